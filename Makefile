@@ -1,0 +1,47 @@
+# Every target works from a bare checkout: it makes the virtual environment and installs what it needs first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test check format bench study tables all clean
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+install: $(STAMP)  ## Make the virtual environment and install diffmask with its tools
+
+demo: $(STAMP)  ## Run the digit study small and draw its pictures (a few minutes, no GPU, no downloads)
+	$(BIN)/diffmask study digits --seeds 1 --small --output runs/demo/digits.json
+
+test: $(STAMP)  ## Run the tests
+	$(BIN)/python -m pytest
+
+check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with results/
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/diffmask tables --check README.md
+
+format: $(STAMP)  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)  ## Measure what a training step costs, as a ratio to a plain forward pass
+	$(BIN)/python -m benchmarks.step
+
+study: $(STAMP)  ## Run the digit study in full: 20 seeds, each with its own model
+	$(BIN)/diffmask study digits --seeds 20 --jobs 2
+
+tables: $(STAMP)  ## Fill the tables in README from results/
+	$(BIN)/diffmask tables README.md
+
+all: check test
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""③ Who decides what is kept."""

@@ -1,0 +1,55 @@
+"""What stands in for a masked unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..errors import SettingError
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """Where the baseline starts, and whether it moves."""
+
+    start: Annotated[Literal["ablation", "mean", "zero", "token"], "where it starts"] = "ablation"
+    token: Annotated[int, "with start = token: the id whose embedding it is"] = -1
+    learned: Annotated[bool, "move it with the gates"] = True
+    shared: Annotated[bool, "one vector for all sites (they must be of one width)"] = False
+    learning_rate: Annotated[float, "of the baseline, relative to the gates'"] = 1.0
+    scaled: Annotated[bool, "measure its learning rate in standard deviations of the states"] = True
+    hold: Annotated[float, "share of the training during which it stands still"] = 0.5
+    ablation_steps: Annotated[int, "steps that fit it to random masks before any gate exists"] = 300
+    ablation_rate: Annotated[float, "learning rate of those steps, in standard deviations of the states"] = 0.03
+
+    def __post_init__(self) -> None:
+        if self.start not in ("ablation", "mean", "zero", "token"):
+            raise SettingError(f"baseline.start takes ablation, mean, zero or token, got '{self.start}'")
+        if self.start == "token" and self.token < 0:
+            raise SettingError("baseline.start = token needs the token's id: set baseline.token, e.g. to [MASK]'s")
+
+
+class Baseline(nn.Module):
+    """One vector per masked site, or one for all."""
+
+    def __init__(self, widths: Sequence[int], learned: bool = True, shared: bool = False) -> None:
+        super().__init__()
+        if shared and len(set(widths)) > 1:
+            raise SettingError(f"baseline.shared needs sites of one width, these have {sorted(set(widths))}")
+        self.shared = shared
+        vectors = [torch.zeros(width) for width in (widths[:1] if shared else widths)]
+        self.vectors = nn.ParameterList(nn.Parameter(vector, requires_grad=learned) for vector in vectors)
+
+    def forward(self, index: int) -> Float[Tensor, " hidden"]:
+        """Return the vector for the masked site `index`."""
+        return self.vectors[0 if self.shared else index]
+
+    def set(self, index: int, vector: Float[Tensor, " hidden"]) -> None:
+        """Put it at `vector`."""
+        with torch.no_grad():
+            self(index).copy_(vector)

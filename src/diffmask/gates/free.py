@@ -1,0 +1,36 @@
+"""Free gates: one logit per unit of the examples at hand, and no network. What they find holds for these alone.
+
+They may close a gate because this one prediction survives it, with hindsight no layer of the model has
+(De Cao et al. 2020, §2.2); the amortised probe exists because of that. They serve as rival and as upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .votes import Gate, Votes
+
+
+class FreeGates(nn.Module):
+    """Gates for one batch at one site, with a given baseline. Used wherever a probe is."""
+
+    def __init__(
+        self, shape: tuple[int, int], site_name: str, baseline: Tensor, gate: Gate, start_open: float = 0.9
+    ) -> None:
+        super().__init__()
+        self.name, self.gate = site_name, gate
+        self.logits = nn.Parameter(torch.full(shape, gate.logit_of(start_open), device=baseline.device))
+        self.register_buffer("vector", baseline.detach().clone())
+
+    def site_name(self, depth: int) -> str:
+        return self.name
+
+    def baseline(self, depth: int) -> Float[Tensor, " hidden"]:
+        return self.vector
+
+    def forward(self, states: Mapping[str, Tensor], depth: int) -> Votes:
+        return Votes(self.logits.unsqueeze(0), self.gate)

@@ -1,0 +1,74 @@
+"""The small networks that turn a unit's states into one logit."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+
+class Voter(nn.Module):
+    """An MLP on standardised states that starts with the same, chosen logit for every unit.
+
+    Two choices were paid for on the digit task. The first layer is wide from the start (`spread`): what can be
+    dropped may lie between two things that cannot, and a net that starts nearly linear saturates before it learns
+    to carve out a middle. The last layer is zero, so the share kept at step 0 is the one asked for.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, inputs: int, hidden: int, start: float, bound: float = 9.0, spread: float = 3.0) -> None:
+        super().__init__()
+        self.start, self.bound = start, bound
+        self.first, self.last = nn.Linear(inputs, hidden), nn.Linear(hidden, 1)
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.register_buffer("scale", torch.ones(inputs))
+        self.spread = spread
+        self.restart()
+
+    def restart(self, generator: torch.Generator | None = None) -> None:
+        """Draw the first layer anew and vote `start` for every unit again."""
+        with torch.no_grad():
+            self.first.weight.normal_(0, self.spread / math.sqrt(self.first.in_features), generator=generator)
+            self.first.bias.normal_(0, 1, generator=generator)
+            self.last.weight.zero_()
+            self.last.bias.zero_()
+
+    def standardise(self, mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> None:
+        """Set what counts as usual, so that the size of a model's states does not matter."""
+        self.mean.copy_(mean)
+        self.scale.copy_(1 / std.clamp_min(1e-6))
+
+    def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
+        usual = (state.float() - self.mean) * self.scale
+        logit = self.start + self.last(torch.tanh(self.first(usual))).squeeze(-1)
+        # Bounded, because beyond ±9 a sample is never the other way and nothing would pull the logit back;
+        # straight through, because a clamp's zero gradient would hold it at the bound for good.
+        return logit + (logit.clamp(-self.bound, self.bound) - logit).detach()
+
+
+class PublishedVoter(nn.Module):
+    """De Cao et al.'s gate: weight-normalised layers, tanh-bounded to ±10 around a learned bias that starts at 5."""
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            weight_norm(nn.Linear(inputs, hidden)),
+            nn.Tanh(),
+            weight_norm(nn.Linear(hidden, 1, bias=False)),
+            nn.Tanh(),
+        )
+        self.bias = nn.Parameter(torch.tensor(5.0))
+
+    def restart(self, generator: torch.Generator | None = None) -> None:
+        """Stay as it is: the published recipe has no second try."""
+
+    def standardise(self, mean: Tensor, std: Tensor) -> None:
+        """Stay as it is: the published gate reads raw states."""
+
+    def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
+        return 10 * self.net(state.float()).squeeze(-1) + self.bias

@@ -1,0 +1,47 @@
+"""What a probe answers: one logit per voter, example and unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+class Gate(Protocol):
+    """How a logit becomes a decision."""
+
+    def sample(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+
+    def log_open(self, logits: Tensor) -> Tensor: ...
+
+    def open(self, logits: Tensor) -> Tensor: ...
+
+    def logit_of(self, probability: float) -> float: ...
+
+    def credit(self, divergence: Tensor, keep: Tensor, logits: Tensor, valid: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Votes:
+    """The votes of every depth up to one; a unit is kept when all of them keep it."""
+
+    logits: Float[Tensor, "voter batch unit"]
+    gate: Gate
+
+    def sample(self, generator: torch.Generator | None = None) -> Float[Tensor, "voter batch unit"]:
+        """Draw every voter's gate; their product over voters is the mask."""
+        return self.gate.sample(self.logits, generator)
+
+    def log_keep(self) -> Float[Tensor, "batch unit"]:
+        """Return the log probability that a unit is kept. Rank by this: in float32 the product itself saturates."""
+        return self.gate.log_open(self.logits).sum(0)
+
+    def keep_probability(self) -> Float[Tensor, "batch unit"]:
+        return self.log_keep().exp()
+
+    def hard_keep(self) -> Bool[Tensor, "batch unit"]:
+        """Keep a unit that is more likely kept than not: the mask without noise."""
+        return self.keep_probability() > 0.5

@@ -1,0 +1,1 @@
+"""④ Acting on the decision: mask a state, and run the model again from there on."""

@@ -1,0 +1,1 @@
+"""① The model being explained: where its states can be read and replaced."""

@@ -1,0 +1,260 @@
+"""Read and replace states inside an unmodified model. The only file that touches hooks.
+
+with capture(sites) as states:             # look
+    model(x)
+with replace(sites["block.3"], state):     # run again with another state there
+    model(x)
+with resume(sites["block.3"], state, states):  # the same, without computing what came before
+    model(x)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from itertools import count
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import SiteError
+from ..registry import unknown
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A named place in a model: the input or the output of a module at one of its calls.
+
+    `item` picks the tensor: a position or a name among the arguments, or in a tuple or mapping output.
+    A module that runs `calls` times in one forward pass (shared layers) has one site per `call`.
+    """
+
+    name: str
+    module: nn.Module
+    side: Literal["input", "output"] = "output"
+    item: int | str = 0
+    call: int = 0
+    calls: int = 1
+
+
+class Sites(Sequence[Site]):
+    """The sites of a model in forward order, by position or by name."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self._sites = tuple(sites)
+        if not self._sites:
+            raise SiteError("a model needs at least one site: name the module whose output holds one state per unit")
+        if len(set(self.names)) < len(self):
+            raise SiteError(f"two sites share a name; give each its own: {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(site.name for site in self._sites)
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return self._sites[key]
+        if key not in self.names:
+            raise SiteError(unknown("site", key, self.names))
+        return self._sites[self.names.index(key)]
+
+
+class States(dict[str, Tensor]):
+    """What `capture` saw: the state at each site by name, and the whole outputs `resume` hands back."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        super().__init__()
+        self.sites = tuple(sites)
+        self.outputs: dict[str, Any] = {}
+
+    def __missing__(self, name: str) -> Tensor:
+        known = [site.name for site in self.sites]
+        if name in known:
+            raise SiteError(f"site '{name}' was not reached: run the model inside `with capture(...)` first")
+        raise SiteError(unknown("captured site", name, known))
+
+    def up_to(self, site: Site) -> list[Site]:
+        """Return the captured sites from the first to `site`."""
+        self[site.name]
+        return list(self.sites[: [s.name for s in self.sites].index(site.name) + 1])
+
+
+@contextmanager
+def capture(sites: Iterable[Site]) -> Iterator[States]:
+    """Record the state at every site while the model runs inside the block."""
+    states = States(sites)
+
+    def record(site: Site, state: Tensor, whole: Any) -> None:
+        states[site.name] = state
+        if site.side == "output":
+            states.outputs[site.name] = whole
+
+    with ExitStack() as stack:
+        for site in states.sites:
+            stack.enter_context(_visit(site, record))
+        yield states
+
+
+@contextmanager
+def replace(site: Site, state: Tensor) -> Iterator[None]:
+    """Put `state` in place of what the model computes at `site`."""
+    reached = False
+
+    def swap(site: Site, current: Tensor, whole: Any) -> Tensor:
+        nonlocal reached
+        reached = True
+        return _fitting(site, current, state)
+
+    with _visit(site, swap):
+        yield
+    if not reached:  # a replacement that never happened would pass for an explanation
+        raise SiteError(
+            f"site '{site.name}' was not reached, so nothing was replaced there: run the model inside the block"
+        )
+
+
+@contextmanager
+def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
+    """Replace the state at `site` and run only what comes after it.
+
+    Every earlier captured module hands back what it gave in the captured pass instead of computing it again;
+    the caller still runs the whole model, so no knowledge of its code is needed.
+    """
+    answers: dict[nn.Module, dict[int, Any]] = defaultdict(dict)
+    for earlier in states.up_to(site):
+        if earlier.side == "output":
+            answers[earlier.module][earlier.call] = states.outputs[earlier.name]
+    if site.side == "output":
+        new = _fitting(site, states[site.name], state)
+        answers[site.module][site.call] = _put(states.outputs[site.name], site.item, new)
+    with ExitStack() as stack:
+        for module, by_call in answers.items():
+            calls = next(s.calls for s in states.sites if s.module is module)
+            stack.enter_context(_answer(module, by_call, calls))
+        if site.side == "input":
+            stack.enter_context(replace(site, state))
+        yield
+
+
+def trace(sites: Iterable[Site], run: Callable[[], Any]) -> list[Site]:
+    """List the sites in the order in which `run` reaches them, a shared module as often as it is called."""
+    order: list[Site] = []
+
+    def note(site: Site, state: Tensor, whole: Any) -> None:
+        order.append(site)
+
+    with ExitStack() as stack:
+        for site in sites:
+            stack.enter_context(_visit(site, note))
+        run()
+    return order
+
+
+@contextmanager
+def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> Iterator[None]:
+    """Call `visit` with the state at `site`; what it returns, if anything, takes the state's place."""
+    turn = count()
+
+    def mine() -> bool:
+        return next(turn) % site.calls == site.call
+
+    def on_output(module: nn.Module, args: Any, output: Any) -> Any:
+        if mine() and (new := visit(site, _pick(site, output, site.item), output)) is not None:
+            return _put(output, site.item, new)
+
+    def on_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not mine():
+            return None
+        key = _argument(site, args, kwargs)
+        new = visit(site, _pick(site, args if isinstance(key, int) else kwargs, key), None)
+        if new is None:
+            return None
+        return (_put(args, key, new), kwargs) if isinstance(key, int) else (args, {**kwargs, key: new})
+
+    if site.side == "output":
+        handle = site.module.register_forward_hook(on_output)
+    else:
+        handle = site.module.register_forward_pre_hook(on_input, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _answer(module: nn.Module, by_call: Mapping[int, Any], calls: int) -> Iterator[None]:
+    """Let `module` return a given answer at some of its calls instead of running."""
+    turn = count()
+    forward, own = module.forward, "forward" in vars(module)
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        call = next(turn) % calls
+        return by_call[call] if call in by_call else forward(*args, **kwargs)
+
+    module.forward = answer
+    try:
+        yield
+    finally:
+        if own:  # somebody, e.g. Accelerate, had set a forward of their own on this module
+            module.forward = forward
+        else:
+            del module.forward
+
+
+def _argument(site: Site, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
+    """Find where the caller passed the site's argument: by position or by keyword."""
+    item = site.item
+    names = [name for name in signature(site.module.forward).parameters if name not in ("args", "kwargs")]
+    if isinstance(item, str) and item not in kwargs and item in names:
+        item = names.index(item)
+    elif isinstance(item, int) and item >= len(args):
+        left = [name for name in names if name in kwargs] + [name for name in kwargs if name not in names]
+        item = left[item - len(args)] if item - len(args) < len(left) else item
+    return item
+
+
+def _pick(site: Site, holder: Any, item: int | str) -> Tensor:
+    """Take the state out of a tensor, a tuple or a mapping."""
+    if isinstance(holder, Tensor):
+        return holder
+    if isinstance(holder, Mapping) and isinstance(item, int):
+        holder = tuple(holder.values())
+    try:
+        found = holder[item]
+    except (IndexError, KeyError, TypeError):
+        found = None
+    if not isinstance(found, Tensor):
+        raise SiteError(
+            f"site '{site.name}' holds no tensor: the {site.side} of {type(site.module).__name__} has "
+            f"{type(found).__name__} at item {item!r}; choose another with Site(..., item=...)"
+        )
+    return found
+
+
+def _put(holder: Any, item: int | str, state: Tensor) -> Any:
+    """Return a copy of `holder` with `state` in the place `item`."""
+    if isinstance(holder, Tensor):
+        return state
+    if isinstance(holder, Mapping):
+        key = list(holder)[item] if isinstance(item, int) else item
+        return type(holder)(**{**holder, key: state})
+    items = list(holder)
+    items[cast(int, item)] = state
+    return type(holder)(*items) if hasattr(holder, "_fields") else type(holder)(items)
+
+
+def _fitting(site: Site, current: Tensor, state: Tensor) -> Tensor:
+    """Refuse a state of another shape: broadcasting it would change what the model sees."""
+    if state.shape != current.shape:
+        raise SiteError(
+            f"site '{site.name}' holds a state of shape {tuple(current.shape)}, got {tuple(state.shape)}: "
+            "pass one state per unit of the same batch"
+        )
+    return state.to(current.dtype) if torch.is_floating_point(current) else state

@@ -1,0 +1,1 @@
+"""⑤ How good a mask is: what it changes, what it keeps, and the price between the two."""

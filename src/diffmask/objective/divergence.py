@@ -1,0 +1,88 @@
+"""How far the masked prediction is from the original one, in nats (or squared units for a value).
+
+Every head becomes log-probabilities over its last axis (a Bernoulli has two), so each measure is written once.
+Positions of one head and heads of one prediction are summed: start plus end, label by label.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import SettingError
+from ..registry import Registry
+from ..types import Prediction, Value
+
+LOG_HALF = math.log(0.5)
+
+
+class Measure(Protocol):
+    """Compare two log-probability tensors over their last axis."""
+
+    def __call__(self, original: Tensor, masked: Tensor) -> Tensor: ...
+
+
+DIVERGENCES = Registry(
+    "divergence",
+    {
+        "kl": "diffmask.objective.divergence:kl",
+        "js": "diffmask.objective.divergence:js",
+        "tv": "diffmask.objective.divergence:tv",
+        "squared-error": "diffmask.objective.divergence:squared_error",
+    },
+)
+
+
+def kl(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
+    """KL(original ‖ masked). A category the original rules out costs nothing."""
+    possible = original > -torch.inf
+    gap = torch.where(possible, original, 0) - torch.where(possible, masked, 0)
+    return (original.exp() * gap).sum(-1)
+
+
+def js(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
+    """Jensen–Shannon: symmetric, at most log 2."""
+    middle = torch.logaddexp(original, masked) + LOG_HALF
+    return (kl(original, middle) + kl(masked, middle)) / 2
+
+
+def tv(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
+    """Total variation: the most any event's probability changes, at most 1."""
+    return (original.exp() - masked.exp()).abs().sum(-1) / 2
+
+
+def squared_error(original: Float[Tensor, " *batch"], masked: Float[Tensor, " *batch"]) -> Float[Tensor, " *batch"]:
+    """The squared difference of two values."""
+    return (original.float() - masked.float()) ** 2
+
+
+def divergence(original: Prediction, masked: Prediction, measure: str = "kl") -> Float[Tensor, " batch"]:
+    """Sum a measure over the positions and heads of each example."""
+    compare = DIVERGENCES.get(measure)
+    total: Tensor = sum(_per_example(compare, measure, name, original, masked) for name in original)  # type: ignore[assignment]
+    return total
+
+
+def _per_example(compare: Measure, measure: str, name: str, original: Prediction, masked: Prediction) -> Tensor:
+    one, other = original[name], masked[name]
+    if isinstance(one, Value) or isinstance(other, Value):
+        if measure != "squared-error":
+            raise SettingError(
+                f"output '{name}' is a value, not a distribution: use divergence squared-error, not {measure}"
+            )
+        gap = compare(one.raw, other.raw)
+    elif measure == "squared-error":
+        raise SettingError(f"output '{name}' is a distribution: use divergence kl, js or tv, not squared-error")
+    else:
+        gap = compare(one.log_probs(), other.log_probs())
+    return gap.flatten(1).sum(1) if gap.dim() > 1 else gap
+
+
+def agreement(original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:
+    """Say for each example which share of its decisions stayed the same."""
+    same = [(original[name].decision() == masked[name].decision()).float() for name in original]
+    return torch.stack([s.flatten(1).mean(1) if s.dim() > 1 else s for s in same]).mean(0)

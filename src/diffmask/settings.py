@@ -1,0 +1,46 @@
+"""Settings are frozen dataclasses; this turns them into plain data and back, naming what does not fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any, TypeVar
+
+from .errors import SettingError
+from .registry import unknown
+
+T = TypeVar("T")
+
+
+def to_dict(settings: Any) -> dict[str, Any]:
+    """Return nested settings as plain data, ready for JSON or TOML."""
+    return dataclasses.asdict(settings)
+
+
+def from_dict(kind: type[T], data: dict[str, Any], source: str = "settings") -> T:
+    """Build settings from plain data; what is left out keeps its default."""
+    known = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind)
+    for name in data:
+        if name not in known:
+            raise SettingError(f"{source}: {unknown('setting', name, known)}")
+    return kind(**{name: _value(hints[name], value, f"{source}.{name}") for name, value in data.items()})
+
+
+def _value(hint: Any, value: Any, source: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise SettingError(f"{source} is a group of settings, got {value!r}")
+        return from_dict(typing.cast(type[Any], hint), value, source)
+    if hint in (int, float, bool, str):
+        return _plain(hint, value, source)
+    return value
+
+
+def _plain(hint: type, value: Any, source: str) -> Any:
+    whole = hint is float and isinstance(value, int) and not isinstance(value, bool)
+    if whole:
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise SettingError(f"{source} takes {hint.__name__}, got {value!r}")
+    return value

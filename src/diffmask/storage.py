@@ -1,0 +1,79 @@
+"""Files that are whole or not there: safetensors with a JSON header, written aside and then moved into place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from .errors import StorageError
+
+VERSION = 1  # of the layout of our files; raise it when an older reader would misread them
+HEADER = "diffmask"
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write a file so that a crash or a full disk leaves the old one, if any, untouched."""
+    path = Path(path)
+    aside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except OSError as error:
+        if aside is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+        kept = "the file that was there before is whole" if path.exists() else "nothing was left behind"
+        raise StorageError(
+            f"could not write {path} ({error.strerror or error}); {kept}. Free some space or choose another place, then run again"
+        ) from error
+
+
+def save_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
+    """Save tensors with a JSON description; `kind` says what the file is."""
+    header = json.dumps({"kind": kind, "version": VERSION, **info})
+    plain = {name: tensor.detach().to("cpu").clone().contiguous() for name, tensor in tensors.items()}
+    write_file(path, save(plain, metadata={HEADER: header}))
+
+
+def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Load what `save_tensors` wrote, refusing anything else."""
+    path = Path(path)
+    if not path.is_file():
+        raise StorageError(f"no file {path}: give the path of a saved {kind}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(HEADER)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (SafetensorError, OSError) as error:
+        raise StorageError(
+            f"{path} is not a whole safetensors file ({error}): it may be cut off; make it again"
+        ) from error
+    return tensors, _checked(path, kind, header)
+
+
+def _checked(path: Path, kind: str, header: str | None) -> dict[str, Any]:
+    if header is None:
+        raise StorageError(f"{path} was not written by diffmask: give the path of a saved {kind}")
+    info: dict[str, Any] = json.loads(header)
+    if info.get("kind") != kind:
+        raise StorageError(f"{path} holds a {info.get('kind')}, not a {kind}: give the path of a saved {kind}")
+    if info.get("version") != VERSION:
+        raise StorageError(
+            f"{path} has layout version {info.get('version')}, this diffmask reads version {VERSION}: "
+            "install the diffmask that wrote it, or make it again"
+        )
+    return info

@@ -1,0 +1,1 @@
+"""② The data, and which prediction must be preserved."""

@@ -1,0 +1,1 @@
+"""⑥ Finding the mask. Start reading at step.py."""

@@ -1,0 +1,91 @@
+"""The settings of a fit, and the recipes that set them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from ..errors import SettingError, UnknownNameError
+from ..gates.baseline import BaselineConfig
+from ..gates.probe import ProbeConfig
+from ..objective.objective import ObjectiveConfig
+from ..registry import unknown
+from .optimizer import OPTIMIZERS
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """How a probe is found. `recipe` in `fit` starts from one of RECIPES and changes what is given."""
+
+    probe: ProbeConfig = field(default_factory=ProbeConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    steps: Annotated[int, "optimiser steps, shared by all depths"] = 2000
+    batch_size: Annotated[int, "examples per step"] = 32
+    optimizer: Annotated[str, "adam or lookahead-rmsprop"] = "adam"
+    learning_rate: Annotated[float, "of the gates"] = 3e-3
+    warmup: Annotated[int, "steps over which the learning rate rises"] = 0
+    decay: Annotated[float, "share of the training, at its end, over which the learning rate falls to 0"] = 0.5
+    seed: Annotated[int, "every draw depends on it and on the step alone"] = 0
+    validate_every: Annotated[int, "steps between two validations; 0 takes a twentieth of the steps"] = 0
+    validation_limit: Annotated[int, "most examples used in a validation"] = 1024
+    patience: Annotated[int, "stop after this many validations without a better probe; 0 never stops"] = 0
+    restarts: Annotated[int, "how often a depth whose gates are stuck may start anew"] = 2
+    select: Annotated[bool, "return the sparsest feasible probe seen, not the last"] = True
+    checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "learning_rate", "validation_limit"):
+            if getattr(self, name) <= 0:
+                raise SettingError(f"{name} must be positive, got {getattr(self, name)}")
+        if not 0 <= self.decay <= 1:
+            raise SettingError(f"decay must lie in [0, 1], got {self.decay}: it is a share of the training")
+        OPTIMIZERS.get(self.optimizer)
+
+    @property
+    def validation_steps(self) -> int:
+        return self.validate_every or max(1, self.steps // 20)
+
+    @property
+    def checkpoint_steps(self) -> int:
+        return self.checkpoint_every or self.validation_steps
+
+
+# De Cao et al. (2020) as their notebook runs it, with one pass per batch instead of two (no worse, see results/).
+PUBLISHED = FitConfig(
+    probe=ProbeConfig(
+        voter="published",
+        temperature=0.2,
+        low=-0.2,
+        high=1.0,
+        baseline=BaselineConfig(start="mean", hold=0.0, learning_rate=1e-3 / 3e-4, scaled=False),
+    ),
+    objective=ObjectiveConfig(margin=0.05, sparsity="log-open", dual="published", tighten=0.0),
+    steps=7000,
+    batch_size=128,
+    optimizer="lookahead-rmsprop",
+    learning_rate=3e-4,
+    warmup=200,
+    decay=0.0,
+    restarts=0,
+    select=False,
+)
+
+RECIPES = {"default": FitConfig(), "published": PUBLISHED}
+
+
+def recipe(
+    name: str = "default", *, kind: str | None = None, margin: float | None = None, **changes: object
+) -> FitConfig:
+    """Return a recipe's settings with some of them changed.
+
+    >>> recipe("published", kind="hidden", margin=0.1, steps=500).steps
+    500
+    """
+    if name not in RECIPES:
+        raise UnknownNameError(unknown("recipe", name, RECIPES))
+    config = RECIPES[name]
+    if kind is not None:
+        config = replace(config, probe=replace(config.probe, kind=kind))  # type: ignore[arg-type]
+    if margin is not None:
+        config = replace(config, objective=replace(config.objective, margin=margin))
+    return replace(config, **changes)  # type: ignore[arg-type]

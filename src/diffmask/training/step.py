@@ -1,0 +1,72 @@
+"""One step, which is the whole idea: look at the model, let the gates vote, run the model again without what they
+dropped, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..gates.votes import Votes
+from ..masking.mask import run_masked
+from ..models.adapter import Adapter
+from ..models.sites import States, capture
+from ..objective.lagrangian import Index
+from ..objective.objective import Loss, Objective
+from ..tasks.task import Task
+from ..types import Batch, Prediction
+
+
+class Voting(Protocol):
+    """What a step needs of a probe: its votes, and where and by what it masks."""
+
+    def __call__(self, states: Mapping[str, Tensor], depth: int) -> Votes: ...
+
+    def site_name(self, depth: int) -> str: ...
+
+    def baseline(self, depth: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one original pass tells: the states at every site, and the prediction to preserve."""
+
+    batch: Batch
+    states: States
+    original: Prediction
+
+
+def look(model: Adapter, task: Task, batch: Batch) -> Look:
+    """Run the model as it is and write down its states."""
+    with torch.no_grad(), capture(model.sites) as states:
+        original = task.read(model(batch))
+    return Look(batch, states, original)
+
+
+def without(model: Adapter, task: Task, seen: Look, probe: Voting, depth: int, keep: Tensor) -> Prediction:
+    """Predict again with only what `keep` keeps at `depth`."""
+    output = run_masked(model, seen.batch, seen.states, probe.site_name(depth), keep, probe.baseline(depth))
+    return task.read(output)
+
+
+def step(
+    model: Adapter,
+    task: Task,
+    seen: Look,
+    probe: Voting,
+    objective: Objective,
+    depth: int,
+    index: Index,
+    progress: float,
+    generator: torch.Generator,
+) -> Loss:
+    """Let the gates vote on what was seen, drop what they close, and weigh what that changed."""
+    votes = probe(seen.states, depth)
+    gates = votes.sample(generator)
+    masked = without(model, task, seen, probe, depth, gates.prod(0))
+    divergence = objective.divergence(seen.original, masked)
+    divergence = votes.gate.credit(divergence, gates, votes.logits, seen.batch.valid)
+    return objective(divergence, votes, seen.batch.valid, index, progress)

@@ -1,0 +1,72 @@
+"""How good a probe is without noise: thresholded masks at every depth, on examples it was not fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..gates.probe import Probe
+from ..models.adapter import Adapter
+from ..objective.divergence import agreement
+from ..objective.objective import Objective, ObjectiveConfig
+from ..objective.sparsity import expected_l0, mean_over_units
+from ..tasks.task import Task
+from ..types import Batch, check_finite
+from .step import look, without
+
+
+@dataclass(frozen=True)
+class DepthScore:
+    """A probe at one depth: the share it expects to keep, the share its thresholded mask keeps, and what that changes."""
+
+    depth: int
+    expected_kept: float
+    kept: float
+    divergence: float
+    agreement: float
+
+    def feasible(self, config: ObjectiveConfig) -> bool:
+        if config.form == "margin":
+            return self.divergence <= config.margin
+        return self.kept <= config.rate + 0.02
+
+    def cost(self, config: ObjectiveConfig) -> float:
+        return self.expected_kept if config.form == "margin" else self.divergence
+
+
+def in_batches(task: Task, examples: Sequence[object], size: int, device: torch.device | str) -> Iterator[Batch]:
+    """Yield the examples in order, batch by batch."""
+    for start in range(0, len(examples), size):
+        yield task.collate(examples[start : start + size]).to(device)
+
+
+@torch.no_grad()
+def validate(
+    model: Adapter, task: Task, probe: Probe, objective: Objective, batches: Iterator[Batch]
+) -> list[DepthScore]:
+    """Measure the thresholded mask of every depth, with one original pass per batch."""
+    rows: list[list[list[Tensor]]] = [[] for _ in range(probe.depth_count)]
+    for batch in batches:
+        seen = look(model, task, batch)
+        check_finite(seen.original)
+        for depth in range(probe.depth_count):
+            votes = probe(seen.states, depth)
+            keep = votes.hard_keep() & batch.valid
+            masked = without(model, task, seen, probe, depth, keep.float())
+            rows[depth].append(
+                [
+                    expected_l0(votes, batch.valid),
+                    mean_over_units(keep, batch.valid),
+                    objective.divergence(seen.original, masked),
+                    agreement(seen.original, masked),
+                ]
+            )
+    return [_score(depth, parts) for depth, parts in enumerate(rows)]
+
+
+def _score(depth: int, parts: list[list[Tensor]]) -> DepthScore:
+    means = [float(torch.cat(column).mean()) for column in zip(*parts, strict=True)]
+    return DepthScore(depth, *means)

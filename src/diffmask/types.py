@@ -1,0 +1,111 @@
+"""The few things that travel between rooms: a batch, a prediction, and the heads it is made of.
+
+Axis names in shapes: *batch* examples, *unit* tokens, patches or time steps, *hidden* features of a state,
+*depth* how far up the probe may read, *voter* one gate network per depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .errors import DataError, ModelError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples ready for the model: its keyword arguments, and which units are real."""
+
+    inputs: Mapping[str, Any]
+    valid: Bool[Tensor, "batch unit"]
+
+    def __post_init__(self) -> None:
+        empty = (~self.valid.any(1)).nonzero().flatten().tolist()
+        if empty:
+            raise DataError(
+                f"example {empty[0]} of this batch has no units ({len(empty)} of {len(self.valid)} are empty): "
+                "there is nothing to explain in an empty sequence; filter such examples out of the data"
+            )
+
+    def __len__(self) -> int:
+        return len(self.valid)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Move every tensor to `device`."""
+        return Batch({name: _move(value, device) for name, value in self.inputs.items()}, self.valid.to(device))
+
+
+def _move(value: Any, device: torch.device | str) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value
+
+
+class Head(Protocol):
+    """One output of a model, read as a distribution or as a value."""
+
+    @property
+    def raw(self) -> Tensor:
+        """Return what the model gave."""
+
+    def decision(self) -> Tensor:
+        """Return what the model would answer."""
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One choice among the categories on the last axis; impossible ones may be −inf."""
+
+    raw: Float[Tensor, " batch *rest category"]
+
+    def log_probs(self) -> Float[Tensor, " batch *rest category"]:
+        return self.raw.float().log_softmax(-1)
+
+    def decision(self) -> Tensor:
+        return self.raw.argmax(-1)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Independent yes/no answers, one logit each."""
+
+    raw: Float[Tensor, " batch *rest"]
+
+    def log_probs(self) -> Float[Tensor, " batch *rest 2"]:
+        logit = self.raw.float()
+        return torch.stack([F.logsigmoid(-logit), F.logsigmoid(logit)], dim=-1)
+
+    def decision(self) -> Tensor:
+        return (self.raw > 0).long()
+
+
+@dataclass(frozen=True)
+class Value:
+    """A regression output: numbers, not probabilities."""
+
+    raw: Float[Tensor, " batch *rest"]
+
+    def decision(self) -> Tensor:
+        return self.raw
+
+
+Prediction = Mapping[str, Categorical | Bernoulli | Value]
+
+
+def check_finite(prediction: Prediction) -> None:
+    """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
+    for name, head in prediction.items():
+        bad = torch.isnan(head.raw) | (head.raw == torch.inf)
+        if not isinstance(head, Categorical):  # a category may be ruled out with −inf
+            bad = bad | (head.raw == -torch.inf)
+        bad = bad.flatten(1).any(1) if bad.dim() > 1 else bad
+        if bool(bad.any()):
+            raise ModelError(
+                f"the model's output '{name}' is NaN or infinite for {int(bad.sum())} of {len(bad)} examples "
+                f"(first: example {int(bad.nonzero()[0])}): check the model on this batch before explaining it, "
+                "e.g. run it in float32"
+            )
