@@ -24,14 +24,14 @@ _PUBLIC = {
     "certify": "explaining.certify",
     "explain": "explaining.explain",
     "fit": "training.fit",
-    "load_probe": "explaining.saved",
+    "load_fit": "training.saved",
     "recipe": "training.config",
     "replace": "models.sites",
     "resume": "models.sites",
-    "save_probe": "explaining.saved",
+    "save_fit": "training.saved",
 }
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+__all__ = sorted(_PUBLIC)
 __version__ = "0.1.0"
 
 

@@ -38,7 +38,8 @@ def write_file(path: str | Path, content: bytes) -> None:
                 os.unlink(aside)
         kept = "the file that was there before is whole" if path.exists() else "nothing was left behind"
         raise StorageError(
-            f"could not write {path} ({error.strerror or error}); {kept}. Free some space or choose another place, then run again"
+            f"could not write {path} ({error.strerror or error}); {kept}. "
+            "Free some space or choose another place, then run again"
         ) from error
 
 

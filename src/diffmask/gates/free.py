@@ -6,7 +6,7 @@ They may close a gate because this one prediction survives it, with hindsight no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -18,12 +18,14 @@ from .votes import Gate, Votes
 class FreeGates(nn.Module):
     """Gates for one batch at one site, with a given baseline. Used wherever a probe is."""
 
+    vector: Tensor
+
     def __init__(
-        self, shape: tuple[int, int], site_name: str, baseline: Tensor, gate: Gate, start_open: float = 0.9
+        self, shape: Sequence[int], site_name: str, baseline: Tensor, gate: Gate, start_open: float = 0.9
     ) -> None:
         super().__init__()
         self.name, self.gate = site_name, gate
-        self.logits = nn.Parameter(torch.full(shape, gate.logit_of(start_open), device=baseline.device))
+        self.logits = nn.Parameter(torch.full(tuple(shape), gate.logit_of(start_open), device=baseline.device))
         self.register_buffer("vector", baseline.detach().clone())
 
     def site_name(self, depth: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -57,7 +57,7 @@ class Probe(nn.Module):
         super().__init__()
         self.site_names, self.widths, self.config = tuple(site_names), tuple(widths), config
         self.gate = config.make_gate()
-        self.voters = nn.ModuleList(self._voter(depth) for depth in range(self.depth_count))
+        self.voters = nn.ModuleList(self._make_voter(depth) for depth in range(self.depth_count))
         masked = [widths[index] for index in self.masked_indices]
         self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared)
 
@@ -82,6 +82,10 @@ class Probe(nn.Module):
     def reads(self, depth: int) -> Sequence[int]:
         """Return the sites whose states the voter of `depth` reads."""
 
+    def voter(self, depth: int) -> Voter | PublishedVoter:
+        """Return the network that votes at `depth`."""
+        return cast(Voter | PublishedVoter, self.voters[depth])
+
     def site_name(self, depth: int) -> str:
         return self.site_names[self.site_index(depth)]
 
@@ -91,19 +95,24 @@ class Probe(nn.Module):
 
     def forward(self, states: Mapping[str, Tensor], depth: int) -> Votes:
         """Let every voter that decides at `depth` vote on every unit."""
-        logits = [self.voters[k](self._input(states, k)) for k in self.voters_at(depth)]
+        logits = [self.voter(k)(self._input(states, k)) for k in self.voters_at(depth)]
         return Votes(torch.stack(logits), self.gate)
+
+    def log_keep(self, states: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
+        """Return the log probability of being kept at every depth, each voter asked once."""
+        votes = [self.gate.log_open(self.voter(k)(self._input(states, k))) for k in range(self.depth_count)]
+        return torch.stack([torch.stack([votes[k] for k in self.voters_at(d)]).sum(0) for d in range(len(votes))])
 
     def standardise(self, means: Sequence[Tensor], stds: Sequence[Tensor]) -> None:
         """Tell each voter what is usual at the sites it reads."""
-        for depth, voter in enumerate(self.voters):
+        for depth in range(self.depth_count):
             mean, std = (torch.cat([stats[i] for i in self.reads(depth)]) for stats in (means, stds))
-            voter.standardise(mean, std)
+            self.voter(depth).standardise(mean, std)
 
     def _input(self, states: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
         return torch.cat([states[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)
 
-    def _voter(self, depth: int) -> nn.Module:
+    def _make_voter(self, depth: int) -> nn.Module:
         inputs = sum(self.widths[i] for i in self.reads(depth))
         hidden = self.config.hidden or max(32, self.widths[depth] // 4)
         if self.config.voter == "published":

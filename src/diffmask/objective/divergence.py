@@ -18,6 +18,7 @@ from ..registry import Registry
 from ..types import Prediction, Value
 
 LOG_HALF = math.log(0.5)
+LOWEST = -1e30
 
 
 class Measure(Protocol):
@@ -46,7 +47,8 @@ def kl(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"])
 
 def js(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
     """Jensen–Shannon: symmetric, at most log 2."""
-    middle = torch.logaddexp(original, masked) + LOG_HALF
+    # −inf in both would make the gradient of logaddexp NaN; kl ignores what stands there.
+    middle = torch.logaddexp(original.clamp_min(LOWEST), masked.clamp_min(LOWEST)) + LOG_HALF
     return (kl(original, middle) + kl(masked, middle)) / 2
 
 

@@ -47,7 +47,7 @@ class TensorTask(Task):
         held_out = max(1, len(valid) // 10) if validation_count is None else validation_count
         if not 0 < held_out < len(valid):
             raise DataError(
-                f"{held_out} of {len(valid)} examples were to be held out for validation: keep at least one on each side"
+                f"{held_out} of {len(valid)} examples were to be held out for validation: keep one on each side"
             )
         self.inputs, self.valid = dict(inputs), valid
         self.train = range(len(valid) - held_out)

@@ -35,13 +35,21 @@ CHECKPOINT = "checkpoint.safetensors"
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted probe, how good it is at each depth without noise, and how it got there."""
+    """A fitted probe with what it belongs to, how good it is at each depth without noise, and how it got there."""
 
+    model: Adapter
+    task: Task
     probe: Probe
+    config: FitConfig
     scores: list[DepthScore]
-    feasible: bool
     restarts: list[int]
     history: list[dict[str, Any]]
+    fingerprint: str
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the thresholded masks hold the constraint at every depth."""
+        return all(score.feasible(self.config.objective) for score in self.scores)
 
 
 def fit(
@@ -139,7 +147,7 @@ class _Trainer:
 
     def _start_anew(self, run: Run, depth: int) -> None:
         run.progress.start_anew(depth, self.config.steps)
-        voter = run.probe.voters[depth]
+        voter = run.probe.voter(depth)
         voter.restart(generator(self.config.seed, START, run.progress.step, self.device))
         run.objective.dual.reset(depth)
         for parameter in voter.parameters():
@@ -154,8 +162,9 @@ class _Trainer:
         if self.config.select and run.best:
             run.probe.load_state_dict(run.best)
         scores = validate(self.model, self.task, run.probe, run.objective, self._validation_batches())
-        feasible = all(score.feasible(self.config.objective) for score in scores)
-        if not feasible:
+        now = run.progress
+        fitted = Fit(self.model, self.task, run.probe, self.config, scores, now.restarts, now.history, run.fingerprint)
+        if not fitted.feasible:
             worst = max(scores, key=lambda score: score.divergence)
             log.warning(
                 "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
@@ -165,7 +174,7 @@ class _Trainer:
             )
         if self.checkpoint:
             run.save(self.checkpoint)
-        return Fit(run.probe, scores, feasible, run.progress.restarts, run.progress.history)
+        return fitted
 
     def _start(self) -> Run:
         """Build the run, and either go on from its checkpoint or find where it starts."""

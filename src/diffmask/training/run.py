@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from statistics import mean
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from .config import FitConfig
 from .validate import DepthScore
 
 KIND = "fit checkpoint"
+TIE = 0.002  # shares kept that differ by less count as the same
 
 
 @dataclass
@@ -30,8 +32,8 @@ class Progress:
     step: int = 0
     waited: int = 0  # validations since the last better probe
     best_cost: float | None = None
+    best_divergence: float | None = None
     best_step: int | None = None
-    best_scores: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -70,13 +72,20 @@ class Run:
         settled = all(self.progress.of(d) >= config.tighten for d in range(self.probe.depth_count))
         if not settled or not all(score.feasible(config) for score in scores):
             return False
-        cost = sum(score.cost(config) for score in scores) / len(scores)
-        if self.progress.best_cost is not None and cost >= self.progress.best_cost:
+        cost, divergence = mean(s.cost(config) for s in scores), mean(s.divergence for s in scores)
+        if not self._better(cost, divergence):
             return False
-        self.progress.best_cost, self.progress.best_step = cost, self.progress.step
-        self.progress.best_scores = [asdict(score) for score in scores]
+        now = self.progress
+        now.best_cost, now.best_divergence, now.best_step = cost, divergence, now.step
         self.best = {name: tensor.detach().clone() for name, tensor in self.probe.state_dict().items()}
         return True
+
+    def _better(self, cost: float, divergence: float) -> bool:
+        """Prefer the sparser probe, and of two that keep practically the same the one that changes less."""
+        best, least = self.progress.best_cost, self.progress.best_divergence
+        if best is None or least is None or cost < best - TIE:
+            return True
+        return cost < best + TIE and divergence < least
 
     def save(self, path: str) -> None:
         """Write everything the next step depends on."""

@@ -82,8 +82,8 @@ def _first_guess(model: Adapter, config: BaselineConfig, found: Survey, site: in
     embedding = model.sites[site].module
     if not isinstance(embedding, nn.Embedding) or config.token >= embedding.num_embeddings:
         raise SettingError(
-            f"baseline.start = token needs an embedding with an entry {config.token} at site '{model.sites[site].name}', "
-            f"which is a {type(embedding).__name__}: use start = mean or ablation there"
+            f"baseline.start = token needs an embedding with an entry {config.token} at site "
+            f"'{model.sites[site].name}', which is a {type(embedding).__name__}: use start = mean or ablation there"
         )
     return embedding.weight[config.token].detach().float()
 
@@ -115,7 +115,7 @@ def fit_baseline(
             model, seen.batch, seen.states, probe.site_names[site], random_keep(seen.batch, draw), vector
         )
         optimizer.zero_grad()
-        objective.divergence(seen.original, task.read(output)).mean().backward()
+        torch.autograd.backward(objective.divergence(seen.original, task.read(output)).mean())
         optimizer.step()
     probe.baselines.set(number, vector)
 
@@ -145,7 +145,8 @@ def measure_start(
     if not opened <= margin / 4:
         raise InfeasibleError(
             f"margin {margin} cannot be met at site '{site}': with every unit kept the prediction already moves by "
-            f"{opened:.3g}. The model does not repeat itself (dropout, noise, low precision): fix that, or use a margin above {4 * opened:.3g}"
+            f"{opened:.3g}. The model does not repeat itself (dropout, noise, low precision): fix that, or use a "
+            f"margin above {4 * opened:.3g}"
         )
     if closed <= margin:
         log.warning(

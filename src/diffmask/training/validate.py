@@ -20,7 +20,7 @@ from .step import look, without
 
 @dataclass(frozen=True)
 class DepthScore:
-    """A probe at one depth: the share it expects to keep, the share its thresholded mask keeps, and what that changes."""
+    """A probe at one depth: the share it expects to keep, what its thresholded mask keeps, and what that changes."""
 
     depth: int
     expected_kept: float

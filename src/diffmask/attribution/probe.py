@@ -1,0 +1,26 @@
+"""A fitted probe's own scores: the probability that a unit is kept, in one forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..gates.probe import Probe
+from ..training.step import look
+from .method import Method, Question
+
+
+@dataclass(frozen=True)
+class ProbeScores(Method):
+    """DiffMask: what the probe, once fitted, says of any input."""
+
+    probe: Probe
+
+    @torch.no_grad()
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        with question.model.frozen():
+            seen = look(question.model, question.task, question.batch)
+        return self.probe(seen.states, question.depth).keep_probability() * question.batch.valid

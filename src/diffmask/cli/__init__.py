@@ -1,0 +1,1 @@
+"""The door at the command line: the only room that prints, parses arguments and exits."""

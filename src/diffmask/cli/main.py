@@ -1,0 +1,122 @@
+"""`diffmask`: run a study, draw its pictures, fill tables, list what there is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..errors import DiffMaskError, UnknownNameError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+say = Console()
+complain = Console(stderr=True)
+
+
+@app.callback()
+def diffmask() -> None:
+    """Faithful, verified explanations of neural networks by learned masks."""
+
+
+@app.command(epilog="Example: diffmask study digits --seeds 2 --jobs 2 --output runs/digits.json")
+def study(
+    name: Annotated[str, typer.Argument(help="Which study; `diffmask list` names them.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, each with its own trained model.")] = 20,
+    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run at the same time.")] = 1,
+    output: Annotated[Path | None, typer.Option(help="The result file [default: results/STUDY.json].")] = None,
+    small: Annotated[bool, typer.Option("--small", help="A short run for a demo; its figures mean little.")] = False,
+) -> None:
+    """Run one of the papers' experiments and write its result file and pictures. Stopped, it goes on where it was."""
+    from ..studies import STUDIES
+
+    path = output or Path("results") / f"{name}.json"
+    command = f"diffmask study {name} --seeds {seeds}" + (" --small" if small else "")
+    result = None
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=complain, transient=True) as progress:
+        task = progress.add_task(name, total=seeds)
+        for news in STUDIES.get(name)(seeds=seeds, output=path, jobs=jobs, small=small, command=command):
+            if isinstance(news, str):
+                progress.advance(task)
+                progress.console.print(news, highlight=False)
+            else:
+                result = news
+    assert result is not None  # every study ends with its result
+    for key, value in result["summary"].items():
+        say.print(f"{key:>28}  {value:.4g}" if isinstance(value, float) else f"{key:>28}  {value}", highlight=False)
+    say.print(f"wrote {path}", highlight=False)
+    draw(path)
+
+
+@app.command(epilog="Example: diffmask draw results/digits.json")
+def draw(
+    result: Annotated[Path, typer.Argument(help="A result file.")],
+    to: Annotated[Path | None, typer.Option(help="Where the pictures go [default: beside the file].")] = None,
+) -> None:
+    """Draw a study's pictures from its result file."""
+    from ..report import PICTURES
+    from ..report.fill import read_result
+
+    content = read_result(result)
+    for name, figure in PICTURES.get(str(content["study"]))(content).items():
+        path = (to or result.parent) / f"{result.stem}-{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Software": None})
+        say.print(f"drew {path}", highlight=False)
+
+
+@app.command(epilog="Example: diffmask tables README.md")
+def tables(
+    files: Annotated[list[Path], typer.Argument(help="Markdown files with table slots.")],
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if a table is out of date.")] = False,
+) -> None:
+    """Fill the tables of Markdown files from the result files they name."""
+    from ..report.fill import fill
+    from ..storage import write_file
+
+    stale = []
+    for path in files:
+        text = path.read_text()
+        if (filled := fill(text, path.parent)) != text:
+            stale.append(str(path))
+            if not check:
+                write_file(path, filled.encode())
+    if stale and check:
+        raise DiffMaskError(
+            f"{', '.join(stale)}: tables differ from the result files; run `diffmask tables {stale[0]}`"
+        )
+
+
+@app.command("list", epilog="Example: diffmask list")
+def list_names() -> None:
+    """List the methods, studies, recipes, divergences and sparsities there are."""
+    from ..attribution import METHODS
+    from ..objective.divergence import DIVERGENCES
+    from ..objective.sparsity import SPARSITIES
+    from ..studies import STUDIES
+    from ..training.config import RECIPES
+
+    for registry in (STUDIES, METHODS, DIVERGENCES, SPARSITIES):
+        say.print(f"{registry.kind}: {', '.join(registry.names)}", highlight=False)
+    say.print(f"recipe: {', '.join(RECIPES)}", highlight=False)
+
+
+def main() -> None:
+    """Run the command line: one sentence and an exit code instead of a traceback."""
+    try:
+        app(standalone_mode=True)
+    except UnknownNameError as error:
+        _fail(error, 2)
+    except DiffMaskError as error:
+        _fail(error, 1)
+    except OSError as error:
+        _fail(error, 1)
+
+
+def _fail(error: Exception, code: int) -> None:
+    complain.print(f"diffmask: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+    sys.exit(code)

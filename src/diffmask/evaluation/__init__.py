@@ -1,0 +1,1 @@
+"""⑨ Are the scores faithful: one file per metric."""

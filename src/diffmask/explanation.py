@@ -1,0 +1,96 @@
+"""What a user gets: which units are kept at which depth, and what was measured when the model ran on them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .errors import SettingError
+from .storage import load_tensors, save_tensors
+
+KIND = "explanation"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The model run on the kept units alone, against the model run on everything."""
+
+    divergence: float
+    margin: float
+    measure: str
+    original: Mapping[str, Any]
+    masked: Mapping[str, Any]
+
+    @property
+    def within_margin(self) -> bool:
+        return self.divergence <= self.margin
+
+    @property
+    def same_prediction(self) -> bool:
+        return self.original == self.masked
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One example explained. `scores` are log probabilities of being kept; `kept` is the set at `depth`.
+
+    Without a verification nothing is claimed: `verified` is False and the margin is unknown.
+    """
+
+    units: tuple[str, ...]
+    depths: tuple[str, ...]
+    scores: Float[Tensor, "depth unit"]
+    depth: int
+    kept: Bool[Tensor, " unit"]
+    verification: Verification | None = None
+    certified: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.scores.shape != (len(self.depths), len(self.units)) or self.kept.shape != (len(self.units),):
+            raise SettingError(
+                f"an explanation of {len(self.units)} units at {len(self.depths)} depths needs scores of that shape, "
+                f"got scores {tuple(self.scores.shape)} and kept {tuple(self.kept.shape)}"
+            )
+
+    @property
+    def verified(self) -> bool:
+        """Whether the kept set was run and held the margin."""
+        return self.verification is not None and self.verification.within_margin
+
+    @property
+    def kept_units(self) -> tuple[str, ...]:
+        return tuple(unit for unit, keep in zip(self.units, self.kept.tolist(), strict=True) if keep)
+
+    def save(self, path: str | Path) -> None:
+        """Write scores and kept set as safetensors, the rest as JSON in its header."""
+        info = {
+            "units": self.units,
+            "depths": self.depths,
+            "depth": self.depth,
+            "verification": None if self.verification is None else asdict(self.verification),
+            "certified": self.certified,
+            "info": dict(self.info),
+        }
+        save_tensors(path, KIND, {"scores": self.scores, "kept": self.kept}, info)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Explanation:
+        """Read what `save` wrote."""
+        tensors, info = load_tensors(path, KIND)
+        measured = info["verification"]
+        return cls(
+            units=tuple(info["units"]),
+            depths=tuple(info["depths"]),
+            scores=tensors["scores"],
+            depth=info["depth"],
+            kept=tensors["kept"],
+            verification=None if measured is None else Verification(**measured),
+            certified=info["certified"],
+            info=info["info"],
+        )

@@ -1,0 +1,219 @@
+"""Digit counting (De Cao et al. 2020, §3.1, Table 1, Figures 3 and 11): a task where the right explanation is known.
+
+Each seed trains its own model and explains it with every method; depth 0 must keep everything, depth 1 exactly the
+query digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..attribution.erasure import ExactErasure
+from ..attribution.method import Method, Question
+from ..attribution.per_example import PerExample
+from ..attribution.probe import ProbeScores
+from ..attribution.random import Random
+from ..attribution.uniform import Uniform
+from ..evaluation.ground_truth import divergence_to_truth
+from ..masking.mask import run_masked
+from ..models.adapter import Adapter
+from ..models.digit_counter import adapt_digit_counter
+from ..objective.divergence import agreement, divergence
+from ..objective.objective import ObjectiveConfig
+from ..objective.sparsity import mean_over_units
+from ..tasks.digits import DigitCounting, labels, truth
+from ..training.config import recipe
+from ..training.fit import Fit, fit
+from ..training.free import FreeConfig
+from ..training.step import look
+from ..types import Batch
+from .counter import train_counter
+from .result import write_result
+from .seeds import run_seeds
+
+MARGIN, BATCH_SIZE, GOOD = 0.05, 128, 0.04
+
+
+@dataclass(frozen=True)
+class Size:
+    """How long everything is trained; the small one is for a demo, not for figures."""
+
+    epochs: int = 50
+    steps: int = 6000
+    published_steps: int = 7000
+    search_steps: int = 500
+
+
+FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_steps=200)
+
+
+def run(seeds: int, output: Path, jobs: int, small: bool, command: str) -> Iterator[str | Mapping[str, Any]]:
+    """Run every seed, saying so as each ends; last comes the result as written."""
+    work = output.parent / ".work" / (output.stem + ("-small" if small else ""))
+    done = {}
+    for seed, found in run_seeds(partial(run_seed, size=SMALL if small else FULL), range(seeds), work, jobs):
+        done[seed] = found
+        yield f"seed {seed}: {_line(found['rows'])}"
+    ordered = [done[seed] for seed in sorted(done)]
+    rows = [row for found in ordered for row in found["rows"]]
+    figures = ordered[0]["figures"]
+    yield write_result(output, "digits", command, sorted(done), summarise(rows), rows, margin=MARGIN, figures=figures)
+
+
+def run_seed(seed: int, size: Size) -> dict[str, Any]:
+    """Train one model, fit both recipes to it, and score every method against the truth."""
+    task = DigitCounting()
+    counter, accuracy = train_counter(task, seed, size.epochs)
+    model = adapt_digit_counter(counter)
+    fits = {"diffmask": fit_probe(model, task, "default", seed, size.steps)}
+    if size.published_steps:
+        fits["published"] = fit_probe(model, task, "published", seed, size.published_steps)
+    batch = task.collate(task.validation)
+    rows = [fit_row(name, fitted, batch, depth) for name, fitted in fits.items() for depth in (0, 1)]
+    rows += [rival_row(name, method, fits["diffmask"], batch) for name, method in rivals(seed, size).items()]
+    rows.append(analytic_row(batch))
+    for row in rows:
+        row |= {"seed": seed, "model_accuracy": accuracy}
+    return {"rows": rows, "figures": figures(fits["diffmask"], seed, size)}
+
+
+def fit_probe(model: Adapter, task: DigitCounting, name: str, seed: int, steps: int) -> Fit:
+    config = recipe(name, kind="hidden", margin=MARGIN, batch_size=BATCH_SIZE, steps=steps, seed=seed)
+    return fit(model, task, config)
+
+
+def rivals(seed: int, size: Size) -> dict[str, Method]:
+    """Name the methods that need no fit."""
+    objective = ObjectiveConfig(margin=MARGIN)
+    return {
+        "per-example": PerExample(objective, FreeConfig(steps=size.search_steps, seed=seed)),
+        "erasure": ExactErasure(margin=MARGIN),
+        "uniform": Uniform(),
+        "random": Random(seed),
+    }
+
+
+def fit_row(name: str, fitted: Fit, batch: Batch, depth: int) -> dict[str, Any]:
+    """Score a fitted probe: its probabilities against the truth, its thresholded masks against the model."""
+    score = fitted.scores[depth]
+    scores = ProbeScores(fitted.probe)(_question(fitted, batch, depth))
+    return {
+        "method": name,
+        "depth": depth,
+        **_against_truth(scores, batch, depth),
+        "kept": score.kept,
+        "expected_kept": score.expected_kept,
+        "divergence": score.divergence,
+        "agreement": score.agreement,
+        "restarts": fitted.restarts[depth],
+    }
+
+
+def rival_row(name: str, method: Method, fitted: Fit, batch: Batch) -> dict[str, Any]:
+    """Score a method at depth 1, with the fitted baseline standing in for what is dropped."""
+    question = _question(fitted, batch, 1)
+    scores = method(question)
+    row = {"method": name, "depth": 1, **_against_truth(scores, batch, 1)}
+    return row if name in ("uniform", "random") else row | _masked(question, scores > 0.5)
+
+
+@torch.no_grad()
+def _masked(question: Question, keep: Tensor) -> dict[str, float]:
+    """Measure a method's thresholded masks as the probe's are measured."""
+    seen = look(question.model, question.task, question.batch)
+    masked = run_masked(
+        question.model, question.batch, seen.states, question.site_name, keep.float(), question.baseline
+    )
+    prediction = question.task.read(masked)
+    return {
+        "kept": float(mean_over_units(keep, question.batch.valid).mean()),
+        "divergence": float(divergence(seen.original, prediction).mean()),
+        "agreement": float(agreement(seen.original, prediction).mean()),
+    }
+
+
+def analytic_row(batch: Batch) -> dict[str, Any]:
+    """The erasure row of the paper, which is not searched: the first unit that supports the right answer."""
+    asked = torch.where(labels(batch).bool(), batch.inputs["query"][:, 0], batch.inputs["query"][:, 1])
+    support = (batch.inputs["digits"] == asked.unsqueeze(1)) & batch.valid
+    first = support & (support.cumsum(1) == 1)
+    return {"method": "erasure-published", "depth": 1, **_against_truth(first.float(), batch, 1)}
+
+
+def _question(fitted: Fit, batch: Batch, depth: int) -> Question:
+    return Question(fitted.model, fitted.task, batch, depth, fitted.probe.baseline(depth).detach())
+
+
+def _against_truth(scores: Tensor, batch: Batch, depth: int) -> dict[str, float]:
+    found = divergence_to_truth(scores, truth(batch, depth), batch.valid)
+    spread = {"kl_std": float(found.kl.std()), "js_std": float(found.js.std())}
+    return {"kl": float(found.kl.mean()), "js": float(found.js.mean()), **spread}
+
+
+def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Reduce the rows to the figures the study is judged by."""
+    ours = [row for row in rows if row["method"] == "diffmask"]
+    first, second = ([row for row in ours if row["depth"] == depth] for depth in (0, 1))
+    published = [row for row in rows if row["method"] == "published" and row["depth"] == 1]
+    return {
+        "seeds": len(second),
+        "kl_median": median(row["kl"] for row in second),
+        "kl_worst": max(row["kl"] for row in second),
+        "js_median": median(row["js"] for row in second),
+        "depth0_kept_min": min(min(row["kept"], row["expected_kept"]) for row in first),
+        "agreement_min": min(row["agreement"] for row in ours),
+        "divergence_over_margin_max": max(row["divergence"] for row in ours) / MARGIN,
+        "good_seeds": sum(row["kl"] <= GOOD for row in second),
+        "published_good_seeds": sum(row["kl"] <= GOOD for row in published) if published else None,
+        "restarts": sum(row["restarts"] for row in ours),
+    }
+
+
+def _line(rows: Sequence[Mapping[str, Any]]) -> str:
+    shown = {row["method"]: row for row in rows if row["depth"] == 1}
+    return ", ".join(f"{name} KL {row['kl']:.3f}" for name, row in shown.items() if name in ("diffmask", "published"))
+
+
+def figures(fitted: Fit, seed: int, size: Size) -> dict[str, Any]:
+    """Collect what Figures 3 and 11 show: one example by every method, and the 2-d states with their gates."""
+    return {"attribution": _attribution_figure(fitted, seed, size), "clusters": _clusters_figure(fitted)}
+
+
+def _attribution_figure(fitted: Fit, seed: int, size: Size) -> dict[str, Any]:
+    """The example of the paper's Figure 3: query 8 and 1, sequence 8 8 3 1 3 9."""
+    digits = torch.tensor([[8, 8, 3, 1, 3, 9]])
+    inputs = {"query": torch.tensor([[8, 1]]), "digits": digits, "length": torch.tensor([6])}
+    batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
+    methods = {**rivals(seed, size), "diffmask": ProbeScores(fitted.probe)}
+    scores = {name: method(_question(fitted, batch, 1)) for name, method in methods.items()}
+    scores["diffmask, depth 0"] = methods["diffmask"](_question(fitted, batch, 0))
+    return {
+        "query": [8, 1],
+        "units": [str(digit) for digit in digits[0].tolist()],
+        "scores": {name: (value[0] / value[0].sum()).tolist() for name, value in scores.items()},
+    }
+
+
+@torch.no_grad()
+def _clusters_figure(fitted: Fit, examples: int = 60) -> dict[str, Any]:
+    batch = fitted.task.collate(fitted.task.validation[:examples])
+    seen = look(fitted.model, fitted.task, batch)
+    keep = fitted.probe(seen.states, 1).keep_probability()
+    query, digits = batch.inputs["query"], batch.inputs["digits"]
+    role = torch.where(digits == query[:, :1], 0, torch.where(digits == query[:, 1:], 1, 2))
+    state = seen.states[fitted.probe.site_names[1]]
+    return {
+        "states": state[batch.valid].tolist(),
+        "roles": role[batch.valid].tolist(),
+        "role_names": ["first query digit", "second query digit", "other digit"],
+        "keep": keep[batch.valid].tolist(),
+        "baseline": fitted.probe.baseline(1).tolist(),
+    }

@@ -1,0 +1,58 @@
+"""Search gates for one batch: the same step, with logits in place of a network and one λ per example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+
+from ..gates.free import FreeGates
+from ..models.adapter import Adapter
+from ..objective.objective import Objective, ObjectiveConfig
+from ..tasks.task import Task
+from ..types import Batch
+from .random import NOISE, generator
+from .step import Look, look, step, without
+
+START_DRAWS = 8  # masks per example that set where its constraint starts
+
+
+@dataclass(frozen=True)
+class FreeConfig:
+    """How free gates are searched."""
+
+    steps: Annotated[int, "optimiser steps"] = 500
+    learning_rate: Annotated[float, "of the logits"] = 0.1
+    start_open: Annotated[float, "share of units kept at the first step"] = 0.9
+    seed: Annotated[int, "of the noise"] = 0
+
+
+def fit_free(
+    model: Adapter, task: Task, batch: Batch, gates: FreeGates, objective: ObjectiveConfig, config: FreeConfig
+) -> FreeGates:
+    """Find gates for every example of the batch at once; the original pass is run once."""
+    with model.frozen():
+        seen = look(model, task, batch)
+        terms = Objective(objective, len(batch)).to(batch.valid.device)
+        terms.start.copy_(_start(model, task, seen, gates, terms, config.seed))
+        optimizer = torch.optim.Adam([gates.logits], lr=config.learning_rate)
+        for number in range(config.steps):
+            noise = generator(config.seed, NOISE, START_DRAWS + number, batch.valid.device)
+            loss = step(model, task, seen, gates, terms, 0, slice(None), number / config.steps, noise)
+            optimizer.zero_grad()
+            torch.autograd.backward(loss.total * len(batch))  # every example is a problem of its own
+            optimizer.step()
+    return gates
+
+
+@torch.no_grad()
+def _start(model: Adapter, task: Task, seen: Look, gates: FreeGates, terms: Objective, seed: int) -> torch.Tensor:
+    """Return where each example's constraint starts: the divergence, or the share kept, of its first masks."""
+    votes, draws = gates(seen.states, 0), []
+    for number in range(START_DRAWS):
+        keep = votes.sample(generator(seed, NOISE, number, seen.batch.valid.device)).prod(0)
+        draws.append(terms.divergence(seen.original, without(model, task, seen, gates, 0, keep)))
+    if terms.config.form == "rate":
+        return votes.keep_probability().mean(1)
+    return torch.stack(draws).mean(0)

@@ -1,0 +1,50 @@
+"""Save a fitted probe and load it beside its model: only the probe is written, never the model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from ..errors import StorageError
+from ..gates.probe import make_probe
+from ..models.adapter import Adapter
+from ..provenance import versions
+from ..settings import from_dict, to_dict
+from ..storage import load_tensors, save_tensors
+from ..tasks.task import Task
+from .config import FitConfig
+from .fit import Fit
+from .validate import DepthScore
+
+KIND = "probe"
+
+
+def save_fit(fitted: Fit, path: str | Path) -> None:
+    """Write the probe, its settings, its scores and the fingerprint of its model."""
+    info = {
+        "fingerprint": fitted.fingerprint,
+        "sites": fitted.probe.site_names,
+        "widths": fitted.probe.widths,
+        "settings": to_dict(fitted.config),
+        "scores": [asdict(score) for score in fitted.scores],
+        "restarts": fitted.restarts,
+        "versions": versions(),
+    }
+    save_tensors(path, KIND, fitted.probe.state_dict(), info)
+
+
+def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
+    """Read a probe back, refusing one that was fitted on another model or other sites."""
+    tensors, info = load_tensors(path, KIND)
+    if info["fingerprint"] != model.fingerprint:
+        raise StorageError(
+            f"{path} was fitted on another model (fingerprint {info['fingerprint']}, this one has "
+            f"{model.fingerprint}): load that model, or fit a probe for this one"
+        )
+    if tuple(info["sites"]) != model.sites.names:
+        raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
+    config = from_dict(FitConfig, info["settings"], str(path))
+    probe = make_probe(info["sites"], info["widths"], config.probe)
+    probe.load_state_dict(tensors)
+    scores = [DepthScore(**score) for score in info["scores"]]
+    return Fit(model, task, probe, config, scores, info["restarts"], [], info["fingerprint"])
