@@ -37,7 +37,12 @@ def hardware() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the commit of a development checkout, marked when there are changes on top of it."""
+    """Return the commit of a development checkout, marked when there are changes on top of it.
+
+    Where a copy without history runs, such as on a lent machine, DIFFMASK_COMMIT says what it was copied from.
+    """
+    if given := os.environ.get("DIFFMASK_COMMIT"):
+        return given
     here = Path(__file__).parent
     try:
         sha = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True).stdout

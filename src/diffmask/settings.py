@@ -27,6 +27,14 @@ def from_dict(kind: type[T], data: dict[str, Any], source: str = "settings") -> 
     return kind(**{name: _value(hints[name], value, f"{source}.{name}") for name, value in data.items()})
 
 
+def check_choices(settings: Any, source: str) -> None:
+    """Refuse a value that is not among those its `Literal` type lists."""
+    for name, hint in typing.get_type_hints(type(settings)).items():
+        choices, value = typing.get_args(hint), getattr(settings, name)
+        if typing.get_origin(hint) is typing.Literal and value not in choices:
+            raise SettingError(f"{source}.{name}: {unknown('choice', str(value), choices)}")
+
+
 def _value(hint: Any, value: Any, source: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):

@@ -31,11 +31,14 @@ def write_file(path: str | Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide results from colleagues
         os.replace(aside, path)
-    except OSError as error:
+    except BaseException as error:
         if aside is not None:
             with contextlib.suppress(OSError):
                 os.unlink(aside)
+        if not isinstance(error, OSError):
+            raise
         kept = "the file that was there before is whole" if path.exists() else "nothing was left behind"
         raise StorageError(
             f"could not write {path} ({error.strerror or error}); {kept}. "
@@ -43,9 +46,15 @@ def write_file(path: str | Path, content: bytes) -> None:
         ) from error
 
 
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def save_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
     """Save tensors with a JSON description; `kind` says what the file is."""
-    header = json.dumps({"kind": kind, "version": VERSION, **info})
+    header = json.dumps({**info, "kind": kind, "version": VERSION})
     plain = {name: tensor.detach().to("cpu").clone().contiguous() for name, tensor in tensors.items()}
     write_file(path, save(plain, metadata={HEADER: header}))
 
@@ -69,9 +78,14 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
 def _checked(path: Path, kind: str, header: str | None) -> dict[str, Any]:
     if header is None:
         raise StorageError(f"{path} was not written by diffmask: give the path of a saved {kind}")
-    info: dict[str, Any] = json.loads(header)
+    try:
+        info = json.loads(header)
+    except ValueError:
+        info = None
+    if not isinstance(info, dict):
+        raise StorageError(f"{path} has a header diffmask did not write: give the path of a saved {kind}")
     if info.get("kind") != kind:
-        raise StorageError(f"{path} holds a {info.get('kind')}, not a {kind}: give the path of a saved {kind}")
+        raise StorageError(f"{path} is a saved {info.get('kind')}: give the path of a saved {kind}")
     if info.get("version") != VERSION:
         raise StorageError(
             f"{path} has layout version {info.get('version')}, this diffmask reads version {VERSION}: "

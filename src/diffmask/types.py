@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -43,17 +43,6 @@ class Batch:
 
 def _move(value: Any, device: torch.device | str) -> Any:
     return value.to(device) if isinstance(value, Tensor) else value
-
-
-class Head(Protocol):
-    """One output of a model, read as a distribution or as a value."""
-
-    @property
-    def raw(self) -> Tensor:
-        """Return what the model gave."""
-
-    def decision(self) -> Tensor:
-        """Return what the model would answer."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +88,9 @@ Prediction = Mapping[str, Categorical | Bernoulli | Value]
 def check_finite(prediction: Prediction) -> None:
     """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
     for name, head in prediction.items():
-        bad = torch.isnan(head.raw) | (head.raw == torch.inf)
-        if not isinstance(head, Categorical):  # a category may be ruled out with −inf
-            bad = bad | (head.raw == -torch.inf)
+        bad, lowest = torch.isnan(head.raw) | (head.raw == torch.inf), head.raw == -torch.inf
+        # A category may be ruled out with −inf, but not every one.
+        bad = bad | (lowest.all(-1, keepdim=True) if isinstance(head, Categorical) else lowest)
         bad = bad.flatten(1).any(1) if bad.dim() > 1 else bad
         if bool(bad.any()):
             raise ModelError(

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import SettingError
+from ..settings import check_choices
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class BaselineConfig:
     ablation_rate: Annotated[float, "learning rate of those steps, in standard deviations of the states"] = 0.03
 
     def __post_init__(self) -> None:
-        if self.start not in ("ablation", "mean", "zero", "token"):
-            raise SettingError(f"baseline.start takes ablation, mean, zero or token, got '{self.start}'")
+        check_choices(self, "baseline")
         if self.start == "token" and self.token < 0:
             raise SettingError("baseline.start = token needs the token's id: set baseline.token, e.g. to [MASK]'s")
 

@@ -3,8 +3,8 @@
     u ~ Uniform(0, 1)    s = σ((logit u + logit) / τ)    z = clip(l + (r − l)·s, 0, 1)
     P(z ≠ 0) = σ(logit − τ·log(−l / r))
 
-De Cao et al. use τ = 0.2, l = −0.2, r = 1, which never gives exactly 1: the model with every gate open is then not
-the original model, and a small margin cannot be met. Our default stretches past both ends.
+De Cao et al. use τ = 0.2, l = −0.2, r = 1, which reaches 1 only by rounding: the model with every gate open is then
+not quite the original model. Our default stretches past both ends.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import SettingError
+from ..settings import check_choices
 from .baseline import Baseline, BaselineConfig
 from .hard_concrete import HardConcrete
 from .score_function import ScoreFunction
@@ -39,6 +40,7 @@ class ProbeConfig:
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
 
     def __post_init__(self) -> None:
+        check_choices(self, "probe")
         if not 0 < self.start_open < 1:
             raise SettingError(
                 f"probe.start_open must lie between 0 and 1, got {self.start_open}: 0.8 to 0.9 work well"
@@ -156,6 +158,4 @@ class HiddenProbe(Probe):
 
 def make_probe(site_names: Sequence[str], widths: Sequence[int], config: ProbeConfig) -> Probe:
     """Build the probe that `config` describes."""
-    if config.kind not in ("input", "hidden"):
-        raise SettingError(f"probe.kind takes input or hidden, got '{config.kind}'")
     return (InputProbe if config.kind == "input" else HiddenProbe)(site_names, widths, config)

@@ -35,7 +35,8 @@ class Adapter:
         grads = {parameter: parameter.requires_grad for parameter in self.model.parameters()}
         try:
             self.model.eval().requires_grad_(False)
-            yield
+            with _differentiable_recurrence(self.model):
+                yield
         finally:
             for module, training in modes.items():
                 module.training = training
@@ -51,6 +52,19 @@ class Adapter:
                 digest.update(f"{name} {tuple(tensor.shape)}".encode())
                 digest.update(_sample(tensor).numpy().tobytes())
         return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _differentiable_recurrence(model: nn.Module) -> Iterator[None]:
+    """Let gradients through recurrent layers on a GPU, where cuDNN refuses them in eval mode.
+
+    Without dropout the two modes of such a layer compute the same; with it, PyTorch's own kernels are used.
+    """
+    layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+    for layer in layers:
+        layer.training = layer.dropout == 0
+    with torch.backends.cudnn.flags(enabled=all(layer.training for layer in layers)):
+        yield
 
 
 def _sample(tensor: Tensor, most: int = 4096) -> Tensor:

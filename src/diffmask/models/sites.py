@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial, wraps
 from inspect import signature
 from itertools import count
 from typing import Any, Literal, cast
@@ -81,9 +82,11 @@ class States(dict[str, Tensor]):
         raise SiteError(unknown("captured site", name, known))
 
     def up_to(self, site: Site) -> list[Site]:
-        """Return the captured sites from the first to `site`."""
+        """Return the captured sites from the first the model reached to `site`."""
         self[site.name]
-        return list(self.sites[: [s.name for s in self.sites].index(site.name) + 1])
+        by_name = {s.name: s for s in self.sites}
+        reached = list(self)  # in the order of the pass, whatever order the sites were listed in
+        return [by_name[name] for name in reached[: reached.index(site.name) + 1]]
 
 
 @contextmanager
@@ -92,9 +95,9 @@ def capture(sites: Iterable[Site]) -> Iterator[States]:
     states = States(sites)
 
     def record(site: Site, state: Tensor, whole: Any) -> None:
-        states[site.name] = state
+        state = states[site.name] = state.clone()  # a model that goes on in place would change what was seen
         if site.side == "output":
-            states.outputs[site.name] = whole
+            states.outputs[site.name] = _put(whole, site.item, state)
 
     with ExitStack() as stack:
         for site in states.sites:
@@ -114,10 +117,7 @@ def replace(site: Site, state: Tensor) -> Iterator[None]:
 
     with _visit(site, swap):
         yield
-    if not reached:  # a replacement that never happened would pass for an explanation
-        raise SiteError(
-            f"site '{site.name}' was not reached, so nothing was replaced there: run the model inside the block"
-        )
+    _check_reached(site, reached)
 
 
 @contextmanager
@@ -127,13 +127,23 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
     Every earlier captured module hands back what it gave in the captured pass instead of computing it again;
     the caller still runs the whole model, so no knowledge of its code is needed.
     """
-    answers: dict[nn.Module, dict[int, Any]] = defaultdict(dict)
+    answers: dict[nn.Module, dict[int, Callable[[], Any]]] = defaultdict(dict)
+    reached = site.side == "input"  # then `replace` checks it
+
+    def hand_back(earlier: Site) -> Any:
+        return _put(states.outputs[earlier.name], earlier.item, states[earlier.name].clone())
+
+    def hand_new() -> Any:
+        nonlocal reached
+        reached = True
+        return _put(states.outputs[site.name], site.item, _fitting(site, states[site.name], state))
+
     for earlier in states.up_to(site):
         if earlier.side == "output":
-            answers[earlier.module][earlier.call] = states.outputs[earlier.name]
+            answers[earlier.module][earlier.call] = partial(hand_back, earlier)
     if site.side == "output":
-        new = _fitting(site, states[site.name], state)
-        answers[site.module][site.call] = _put(states.outputs[site.name], site.item, new)
+        _fitting(site, states[site.name], state)
+        answers[site.module][site.call] = hand_new
     with ExitStack() as stack:
         for module, by_call in answers.items():
             calls = next(s.calls for s in states.sites if s.module is module)
@@ -141,6 +151,7 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
         if site.side == "input":
             stack.enter_context(replace(site, state))
         yield
+    _check_reached(site, reached)
 
 
 def trace(sites: Iterable[Site], run: Callable[[], Any]) -> list[Site]:
@@ -189,14 +200,15 @@ def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> I
 
 
 @contextmanager
-def _answer(module: nn.Module, by_call: Mapping[int, Any], calls: int) -> Iterator[None]:
+def _answer(module: nn.Module, by_call: Mapping[int, Callable[[], Any]], calls: int) -> Iterator[None]:
     """Let `module` return a given answer at some of its calls instead of running."""
     turn = count()
     forward, own = module.forward, "forward" in vars(module)
 
+    @wraps(forward)  # so that its signature still names the arguments
     def answer(*args: Any, **kwargs: Any) -> Any:
         call = next(turn) % calls
-        return by_call[call] if call in by_call else forward(*args, **kwargs)
+        return by_call[call]() if call in by_call else forward(*args, **kwargs)
 
     module.forward = answer
     try:
@@ -257,4 +269,12 @@ def _fitting(site: Site, current: Tensor, state: Tensor) -> Tensor:
             f"site '{site.name}' holds a state of shape {tuple(current.shape)}, got {tuple(state.shape)}: "
             "pass one state per unit of the same batch"
         )
-    return state.to(current.dtype) if torch.is_floating_point(current) else state
+    # A copy: a model that goes on in place must not change the caller's state.
+    return state.to(current.dtype, copy=True) if torch.is_floating_point(current) else state.clone()
+
+
+def _check_reached(site: Site, reached: bool) -> None:
+    if not reached:  # a replacement that never happened would pass for an explanation
+        raise SiteError(
+            f"site '{site.name}' was not reached, so nothing was replaced there: run the model inside the block"
+        )

@@ -7,7 +7,7 @@ Positions of one head and heads of one prediction are summed: start plus end, la
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -21,6 +21,7 @@ LOG_HALF = math.log(0.5)
 LOWEST = -1e30
 
 
+@runtime_checkable
 class Measure(Protocol):
     """Compare two log-probability tensors over their last axis."""
 
@@ -59,7 +60,8 @@ def tv(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"])
 
 def squared_error(original: Float[Tensor, " *batch"], masked: Float[Tensor, " *batch"]) -> Float[Tensor, " *batch"]:
     """The squared difference of two values."""
-    return (original.float() - masked.float()) ** 2
+    wide = torch.promote_types(original.dtype, torch.float32)
+    return (original.to(wide) - masked.to(wide)) ** 2
 
 
 def divergence(original: Prediction, masked: Prediction, measure: str = "kl") -> Float[Tensor, " batch"]:

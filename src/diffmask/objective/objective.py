@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from ..errors import SettingError
 from ..gates.votes import Votes
+from ..settings import check_choices
 from ..types import Prediction
 from .divergence import DIVERGENCES, divergence
 from .lagrangian import Controller, ControllerConfig, Dual, Index, PublishedDual
@@ -39,6 +40,7 @@ class ObjectiveConfig:
     tighten: Annotated[float, "share of the training over which the constraint is tightened"] = 0.5
 
     def __post_init__(self) -> None:
+        check_choices(self, "objective")
         if not self.margin > 0:
             raise SettingError(
                 f"margin must be positive, got {self.margin}: at 0 only the full input satisfies "
@@ -46,8 +48,6 @@ class ObjectiveConfig:
             )
         if not 0 < self.rate <= 1:
             raise SettingError(f"rate must lie in (0, 1], got {self.rate}: it is the largest share of units kept")
-        if self.form not in ("margin", "rate"):
-            raise SettingError(f"form takes margin or rate, got '{self.form}'")
         if not 0 <= self.tighten < 1:
             raise SettingError(
                 f"tighten must lie in [0, 1), got {self.tighten}: some training must see the constraint itself"

@@ -25,7 +25,7 @@ HEADS = Registry(
 
 
 class TensorTask(Task):
-    """Examples are rows of tensors; the last rows are held out for validation.
+    """Examples are rows of tensors; the last rows are held out for validation. `units` names each row's real units.
 
     >>> task = TensorTask({"x": torch.randint(5, (100, 8))}, torch.ones(100, 8, dtype=torch.bool))
     >>> len(task.train), len(task.validation)
@@ -38,6 +38,7 @@ class TensorTask(Task):
         valid: Bool[Tensor, "example unit"],
         output: str | Callable[[Any], Prediction] = "categorical",
         validation_count: int | None = None,
+        units: Sequence[Sequence[str]] | None = None,
     ) -> None:
         for name, tensor in inputs.items():
             if len(tensor) != len(valid):
@@ -53,6 +54,7 @@ class TensorTask(Task):
         self.train = range(len(valid) - held_out)
         self.validation = range(len(valid) - held_out, len(valid))
         self._read = output if callable(output) else _reader(output)
+        self._units = units
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         rows = torch.as_tensor(list(examples))
@@ -60,6 +62,9 @@ class TensorTask(Task):
 
     def read(self, output: Any) -> Prediction:
         return self._read(output)
+
+    def units(self, examples: Sequence[Any]) -> list[list[str]]:
+        return super().units(examples) if self._units is None else [list(self._units[i]) for i in examples]
 
 
 def _reader(kind: str) -> Callable[[Any], Prediction]:

@@ -132,18 +132,15 @@ class _Trainer:
 
     def _rescue(self, run: Run, scores: Sequence[DepthScore]) -> None:
         """Start stuck depths anew, or stop with what is known when that did not help."""
-        if self.config.restarts == 0:
-            return
-        for score in scores:
+        for score in scores if self.config.restarts else ():
             if run.progress.of(score.depth) < max(run.config.objective.tighten, 0.1):
-                continue
+                continue  # still on its way
             trouble = diagnose(self.model, self.task, run.probe, run.objective, score, self._validation_batches())
-            if trouble is None:
-                continue
-            if run.progress.restarts[score.depth] >= self.config.restarts:
-                raise give_up(trouble, score, self.config.objective.margin, self.config.restarts)
-            log.warning("depth %d is stuck %s at step %d: starting it anew", score.depth, trouble, run.progress.step)
-            self._start_anew(run, score.depth)
+            if trouble is not None and run.progress.restarts[score.depth] < self.config.restarts:
+                log.warning("depth %d is stuck %s at step %d: starting anew", score.depth, trouble, run.progress.step)
+                self._start_anew(run, score.depth)
+            elif trouble is not None:
+                give_up(trouble, score, self.config.objective.margin)
 
     def _start_anew(self, run: Run, depth: int) -> None:
         run.progress.start_anew(depth, self.config.steps)

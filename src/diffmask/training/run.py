@@ -49,9 +49,9 @@ class Progress:
         return [depth for depth, end in enumerate(self.ends) if self.step < end]
 
     def start_anew(self, depth: int, steps: int) -> None:
-        """Give a depth that got stuck at least half of the training again."""
+        """Give a depth that got stuck a whole training again."""
         self.restarts[depth] += 1
-        self.began[depth], self.ends[depth] = self.step, max(self.ends[depth], self.step + steps // 2)
+        self.began[depth], self.ends[depth] = self.step, self.step + steps
 
 
 @dataclass

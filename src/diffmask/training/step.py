@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from ..tasks.task import Task
 from ..types import Batch, Prediction
 
 
+@runtime_checkable
 class Voting(Protocol):
     """What a step needs of a probe: its votes, and where and by what it masks."""
 

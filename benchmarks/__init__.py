@@ -1,0 +1,1 @@
+"""Ratios against the plain forward pass and against rivals, all taken side by side in one run."""

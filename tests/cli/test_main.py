@@ -1,0 +1,59 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from diffmask.cli.main import app
+
+
+def diffmask(*arguments):
+    """Run the command line as a person does, and return exit code, output and complaints."""
+    done = subprocess.run([sys.executable, "-m", "diffmask", *arguments], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_an_unknown_study_is_a_usage_error_with_a_suggestion():
+    code, _, complaint = diffmask("study", "digit")
+    assert code == 2
+    assert complaint.strip() == "diffmask: no study named 'digit'; did you mean 'digits'? Known: digits"
+
+
+def test_a_missing_result_file_is_one_sentence_and_no_traceback(tmp_path):
+    code, _, complaint = diffmask("draw", str(tmp_path / "nope.json"))
+    assert code == 1
+    assert "no result file" in complaint and "Traceback" not in complaint
+
+
+def test_a_wrong_option_is_a_usage_error():
+    code, _, complaint = diffmask("study", "digits", "--seeds", "0")
+    assert code == 2 and "Traceback" not in complaint
+
+
+def test_a_missing_markdown_file_is_one_sentence(tmp_path):
+    code, _, complaint = diffmask("tables", str(tmp_path / "nope.md"))
+    assert code == 1 and "nope.md" in complaint and "Traceback" not in complaint
+
+
+def test_list_names_studies_methods_and_recipes():
+    result = CliRunner().invoke(app, ["list"])
+    assert result.exit_code == 0
+    assert "study: digits" in result.output and "recipe: default, published" in result.output
+
+
+@pytest.mark.parametrize("command", ["study", "draw", "tables", "list"])
+def test_every_commands_help_has_a_worked_example(command):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert result.exit_code == 0 and "Example: diffmask" in result.output
+
+
+def test_tables_check_fails_on_a_stale_table_and_changes_nothing(tmp_path):
+    row = {"method": "uniform", "depth": 1, "kl": 0.65, "js": 0.19}
+    (tmp_path / "d.json").write_text(json.dumps({"study": "digits", "command": "x", "seeds": [0], "rows": [row]}))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table: d.json -->\nstale\n<!-- end -->\n")
+    assert diffmask("tables", "--check", str(page))[0] == 1
+    assert "stale" in page.read_text()
+    assert diffmask("tables", str(page))[0] == 0
+    assert diffmask("tables", "--check", str(page))[0] == 0

@@ -1,0 +1,56 @@
+"""Models small enough to know the answer, and one thread: two cores are shared with other jobs."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from diffmask.models.adapter import Adapter, adapt
+from diffmask.types import Batch
+
+torch.set_num_threads(1)
+
+
+class Block(nn.Module):
+    """Mixes the units of a sequence, and counts how often it ran."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(hidden, hidden)
+        self.runs = 0
+
+    def forward(self, state: Tensor) -> Tensor:
+        self.runs += 1
+        return state + torch.tanh(self.mix(state)) + 0.5 * state.mean(1, keepdim=True)
+
+
+class Tower(nn.Module):
+    """Embed tokens, run three blocks, answer with three logits."""
+
+    def __init__(self, hidden: int = 4) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(7, hidden)
+        self.blocks = nn.ModuleList(Block(hidden) for _ in range(3))
+        self.head = nn.Linear(hidden, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        state = self.embed(tokens)
+        for block in self.blocks:
+            state = block(state)
+        return self.head(state.mean(1))
+
+
+@pytest.fixture
+def tower() -> Tower:
+    torch.manual_seed(0)
+    return Tower()
+
+
+@pytest.fixture
+def batch() -> Batch:
+    tokens = torch.tensor([[1, 2, 3, 4, 5], [6, 5, 4, 0, 0]])
+    return Batch({"tokens": tokens}, torch.tensor([[True] * 5, [True] * 3 + [False] * 2]))
+
+
+@pytest.fixture
+def adapter(tower: Tower) -> Adapter:
+    return adapt(tower)

@@ -1,0 +1,92 @@
+"""Voters start where they are told, whatever they read, and can always move."""
+
+import pytest
+import torch
+
+from diffmask.gates.voter import PublishedVoter, Voter
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def trained(voter: Voter, scale: float = 1.0) -> Voter:
+    torch.nn.init.normal_(voter.last.weight, std=scale)
+    return voter
+
+
+def test_every_unit_gets_the_same_logit_at_first():
+    assert torch.equal(Voter(4, 8, start=1.5)(torch.randn(2, 3, 4)), torch.full((2, 3), 1.5))
+
+
+def test_votes_differ_once_it_has_learned():
+    assert trained(Voter(4, 8, start=1.5))(torch.randn(2, 3, 4)).unique().numel() == 6
+
+
+def test_a_vote_is_an_mlp_on_standardised_states():
+    voter, state = trained(Voter(3, 5, start=0.4)), torch.randn(2, 3)
+    mean, std = torch.tensor([1.0, -2.0, 0.0]), torch.tensor([2.0, 0.5, 3.0])
+    voter.standardise(mean, std)
+    hidden = torch.tanh(((state - mean) / std) @ voter.first.weight.T + voter.first.bias)
+    assert torch.allclose(voter(state), 0.4 + hidden @ voter.last.weight[0], atol=1e-6)
+
+
+def test_the_size_of_a_models_states_does_not_matter():
+    voter, state = trained(Voter(4, 8, start=0.0)), torch.randn(50, 4)
+    votes = []
+    for scale, offset in ((1.0, 0.0), (1000.0, 70.0)):
+        moved = scale * state + offset
+        voter.standardise(moved.mean(0), moved.std(0))
+        votes.append(voter(moved))
+    assert torch.allclose(*votes, atol=1e-3)
+
+
+def test_a_state_that_never_varies_does_no_harm():
+    voter = trained(Voter(2, 8, start=0.0))
+    voter.standardise(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 1.0]))
+    assert bool(voter(torch.tensor([[3.0, 0.5]])).isfinite().all())
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_logit_beyond_the_bound_is_cut_and_still_has_a_gradient(side):
+    voter = Voter(4, 8, start=0.0, bound=9.0)
+    voter.last.bias.data.fill_(20 * side)
+    logit = voter(torch.randn(5, 4))
+    logit.sum().backward()
+    assert torch.equal(logit, torch.full((5,), 9 * side)) and float(voter.last.bias.grad) == 5
+
+
+def test_restarting_forgets_what_was_learned_and_follows_the_generator():
+    voter = trained(Voter(4, 8, start=0.7))
+    first = voter.first.weight.clone()
+    draws = []
+    for _ in range(2):
+        voter.restart(torch.Generator().manual_seed(3))
+        draws.append(voter.first.weight.clone())
+    assert torch.equal(*draws) and not torch.isclose(draws[0], first).any()
+    assert torch.equal(voter(torch.randn(2, 4)), torch.full((2,), 0.7))
+
+
+def test_the_first_layer_is_not_linear_from_the_start():
+    voter = Voter(16, 256, start=0.0)
+    assert float(voter.first(torch.randn(100, 16)).detach().std()) == pytest.approx((9 + 1) ** 0.5, rel=0.1)
+
+
+def test_half_precision_states_are_read_in_float32():
+    assert trained(Voter(4, 8, start=0.0))(torch.randn(2, 4).half()).dtype == torch.float32
+
+
+def test_the_published_gate_stays_within_ten_of_a_bias_that_starts_at_five():
+    voter = PublishedVoter(4, 8)
+    votes = voter(100 * torch.randn(500, 4)).detach()
+    assert bool((votes >= -5).all()) and bool((votes <= 15).all()) and voter.bias.item() == 5
+    assert votes.unique().numel() > 1
+
+
+def test_the_published_gate_is_two_weight_normalised_layers():
+    voter, state = PublishedVoter(3, 5), torch.randn(2, 3)
+    first, last = voter.net[0], voter.net[2]
+    hidden = torch.tanh(state @ first.weight.T + first.bias)
+    assert torch.allclose(voter(state), 10 * torch.tanh(hidden @ last.weight[0]) + 5, atol=1e-5)
+    assert last.bias is None and "original0" in dict(first.parametrizations.weight.named_parameters())

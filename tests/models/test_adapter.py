@@ -1,0 +1,124 @@
+"""Any PyTorch model gets its sites by structure or by name, and is handed back as it came."""
+
+import pytest
+import torch
+from torch import nn
+
+from diffmask.errors import SiteError
+from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.sites import Site
+from diffmask.types import Batch
+
+
+class Branches(nn.Module):
+    """Has a short list, a list of unequal modules, and the one that matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+        self.mixed = nn.ModuleList([nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2), nn.Tanh(), nn.Tanh()])
+        self.words, self.positions = nn.Embedding(3, 2), nn.Embedding(5, 2)
+        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(4))
+
+
+def test_sites_are_the_first_embedding_and_the_longest_list_of_equal_blocks():
+    assert adapt(Branches()).sites.names == ("words", "layers.0", "layers.1", "layers.2", "layers.3")
+
+
+def test_a_model_without_blocks_has_its_embedding():
+    assert adapt(nn.Sequential(nn.Embedding(3, 2), nn.Linear(2, 2))).sites.names == ("0",)
+
+
+def test_a_model_without_structure_says_how_to_name_its_sites():
+    with pytest.raises(SiteError, match=r"no sites found in Sequential: .*adapt\(model, sites=\["):
+        adapt(nn.Sequential(nn.Linear(2, 2)))
+
+
+def test_sites_are_named_by_module_with_a_side(tower):
+    sites = adapt(tower, ["embed", "blocks.1:input", "head:output", Site("mine", tower.head)]).sites
+    assert [(site.name, site.module, site.side) for site in sites] == [
+        ("embed", tower.embed, "output"),
+        ("blocks.1:input", tower.blocks[1], "input"),
+        ("head:output", tower.head, "output"),
+        ("mine", tower.head, "output"),
+    ]
+
+
+def test_a_module_that_does_not_exist_gets_the_nearest_name(tower):
+    with pytest.raises(SiteError, match=r"no module in Tower named 'block\.1'; did you mean 'blocks\.1'\?"):
+        adapt(tower, ["block.1"])
+
+
+@pytest.mark.parametrize("name", ["", ":input"])
+def test_the_model_itself_is_no_site(tower, name):
+    with pytest.raises(SiteError, match="no module in Tower named ''"):
+        adapt(tower, [name])
+
+
+def test_a_module_has_only_an_input_and_an_output(tower):
+    with pytest.raises(SiteError, match="site 'head:grad': a module has an ':input' and an ':output', not 'grad'"):
+        adapt(tower, ["head:grad"])
+
+
+def test_an_example_puts_sites_in_the_order_they_run(tower, batch):
+    names = ["head:input", "blocks.2", "embed", "blocks.0:input"]
+    assert adapt(tower, names, batch).sites.names == ("embed", "blocks.0:input", "blocks.2", "head:input")
+
+
+def test_a_site_the_example_does_not_reach_is_named(batch):
+    class Lazy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.Embedding(7, 2), nn.Embedding(7, 2)
+
+        def forward(self, tokens):
+            return self.used(tokens)
+
+    with pytest.raises(
+        SiteError, match="site 'unused' was not reached when the model ran on the example: leave it out"
+    ):
+        adapt(Lazy(), ["used", "unused"], batch)
+
+
+def test_an_adapter_runs_the_model_on_the_batchs_inputs(adapter, tower, batch):
+    assert torch.equal(adapter(batch), tower(batch.inputs["tokens"]))
+
+
+def test_freezing_switches_dropout_and_weight_gradients_off_and_puts_each_module_back(adapter, tower):
+    tower.train()
+    tower.blocks[1].eval()
+    tower.head.requires_grad_(False)
+    modes, grads = [m.training for m in tower.modules()], [p.requires_grad for p in tower.parameters()]
+    with pytest.raises(KeyError), adapter.frozen():
+        assert not any(m.training for m in tower.modules()) and not any(p.requires_grad for p in tower.parameters())
+        raise KeyError
+    assert [m.training for m in tower.modules()] == modes and [p.requires_grad for p in tower.parameters()] == grads
+
+
+def test_a_fingerprint_tells_two_models_apart_and_knows_the_same_one(adapter, tower, batch):
+    before = adapter.fingerprint
+    adapter(batch)
+    tower.train()
+    assert adapter.fingerprint == before == Adapter(tower, [Site("x", tower.head)]).fingerprint
+    with torch.no_grad():
+        tower.head.bias[0] += 1e-3
+    assert adapter.fingerprint != before
+
+
+def test_a_fingerprint_reads_any_kind_of_weights():
+    model = nn.Sequential(nn.Embedding(3, 2, dtype=torch.bfloat16), nn.BatchNorm1d(2), nn.Embedding(5000, 3))
+    model.register_buffer("nothing", torch.zeros(0))
+    model.register_buffer("flags", torch.zeros(3, dtype=torch.bool))
+    before = adapt(model).fingerprint
+    model.flags[1] = True
+    assert adapt(model).fingerprint != before
+
+
+def test_batches_may_hold_more_than_tensors(tower):
+    class Flagged(nn.Module):
+        def forward(self, x, double=False):
+            return 2 * x if double else x
+
+    model = Flagged()
+    x = torch.ones(1, 2)
+    assert Adapter(model, [Site("it", model)])(Batch({"x": x, "double": True}, x.bool())).sum() == 4

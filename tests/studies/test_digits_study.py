@@ -1,0 +1,73 @@
+import json
+import math
+
+import pytest
+
+from diffmask.studies import STUDIES
+from diffmask.studies.digits import MARGIN, Size, analytic_row, run_seed, summarise
+from diffmask.studies.result import write_result
+from diffmask.studies.seeds import run_seeds
+from diffmask.tasks.digits import DigitCounting
+
+
+def row(method, depth, kl, **more):
+    plain = {"js": 0.01, "kept": 1.0, "expected_kept": 1.0, "divergence": 0.0, "agreement": 1.0, "restarts": 0}
+    return {"method": method, "depth": depth, "kl": kl, **plain, **more}
+
+
+ROWS = [
+    row("diffmask", 0, 0.0, expected_kept=0.99),
+    row("diffmask", 1, 0.02, kept=0.5, expected_kept=0.5, divergence=0.04, agreement=0.98),
+    row("published", 1, 0.5, kept=0.9, expected_kept=0.9, divergence=0.04, agreement=0.9),
+]
+
+
+def test_the_summary_has_the_figures_the_study_is_judged_by():
+    summary = summarise(ROWS)
+    assert summary["kl_median"] == summary["kl_worst"] == 0.02
+    assert summary["depth0_kept_min"] == 0.99
+    assert summary["agreement_min"] == 0.98
+    assert summary["divergence_over_margin_max"] == pytest.approx(0.04 / MARGIN)
+    assert (summary["good_seeds"], summary["published_good_seeds"]) == (1, 0)
+
+
+def test_the_papers_erasure_row_is_reproduced_to_four_figures():
+    task = DigitCounting()
+    row = analytic_row(task.collate(task.validation))
+    assert row["kl"] == math.inf
+    assert row["js"] == pytest.approx(0.26639, abs=5e-5)
+    assert row["js_std"] == pytest.approx(0.1555, abs=5e-4)
+
+
+@pytest.mark.slow
+def test_a_seed_gives_a_row_for_every_method_at_its_depths():
+    found = run_seed(0, Size(epochs=1, steps=20, published_steps=10, search_steps=5))
+    methods = {row["method"] for row in found["rows"]}
+    assert methods == {"diffmask", "published", "per-example", "erasure", "erasure-published", "uniform", "random"}
+    assert all("seed" in row and "model_accuracy" in row for row in found["rows"])
+    json.dumps(found["figures"])
+
+
+def test_a_result_file_names_everything_it_was_made_with(tmp_path):
+    path = tmp_path / "x.json"
+    write_result(path, "x", "diffmask study x", [0, 1], {"kl": 0.123456789, "bad": math.inf}, [{"seed": 0}])
+    written = json.loads(path.read_text())
+    assert {"study", "command", "commit", "versions", "hardware", "seeds", "summary", "rows"} <= written.keys()
+    assert written["summary"] == {"kl": 0.123457, "bad": None}
+
+
+def test_a_finished_seed_is_not_run_again(tmp_path):
+    ran = []
+
+    def one(seed):
+        ran.append(seed)
+        return {"seed": seed}
+
+    assert dict(run_seeds(one, [0, 1], tmp_path, jobs=1)) == {0: {"seed": 0}, 1: {"seed": 1}}
+    assert dict(run_seeds(one, [0, 1, 2], tmp_path, jobs=1)).keys() == {0, 1, 2}
+    assert ran == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", STUDIES.names)
+def test_every_study_of_the_table_can_be_imported(name):
+    assert callable(STUDIES.get(name))

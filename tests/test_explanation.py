@@ -1,0 +1,60 @@
+"""An explanation says what it knows, claims nothing it has not measured, and survives the disk."""
+
+import pytest
+import torch
+
+from diffmask.errors import SettingError, StorageError
+from diffmask.explanation import Explanation, Verification
+from diffmask.storage import save_tensors
+
+MEASURED = Verification(0.04, 0.1, "kl", {"label": 1}, {"label": 1})
+
+
+def explanation(**changes) -> Explanation:
+    fields = dict(
+        units=("a", "b", "c"),
+        depths=("input", "block.0"),
+        scores=torch.tensor([[-0.1, -1.0, -2.0], [-0.2, -3.0, -40.0]]),
+        depth=1,
+        kept=torch.tensor([True, False, True]),
+    )
+    return Explanation(**{**fields, **changes})
+
+
+def test_the_kept_units_are_named_in_order():
+    assert explanation().kept_units == ("a", "c")
+
+
+def test_without_a_verification_nothing_is_claimed():
+    assert not explanation().verified
+
+
+@pytest.mark.parametrize(("divergence", "holds"), [(0.0, True), (0.1, True), (0.1001, False), (float("nan"), False)])
+def test_an_explanation_is_verified_when_its_measured_divergence_is_within_the_margin(divergence, holds):
+    assert explanation(verification=Verification(divergence, 0.1, "kl", {}, {})).verified is holds
+
+
+def test_the_prediction_is_the_same_only_when_every_output_is():
+    assert MEASURED.same_prediction
+    assert not Verification(0.04, 0.1, "kl", {"start": 1, "end": 2}, {"start": 1, "end": 3}).same_prediction
+
+
+def test_scores_of_another_shape_are_refused_with_both_shapes():
+    with pytest.raises(SettingError, match=r"3 units at 2 depths.*scores \(2, 2\) and kept \(2,\)"):
+        explanation(scores=torch.zeros(2, 2), kept=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("verification", [None, MEASURED])
+def test_an_explanation_survives_the_disk(tmp_path, verification):
+    before = explanation(verification=verification, certified=True, info={"seed": 3, "measure": "kl"})
+    before.save(tmp_path / "it.safetensors")
+    after = Explanation.load(tmp_path / "it.safetensors")
+    assert torch.equal(after.scores, before.scores) and torch.equal(after.kept, before.kept)
+    for name in ("units", "depths", "depth", "verification", "certified", "info"):
+        assert getattr(after, name) == getattr(before, name)
+
+
+def test_a_file_of_another_kind_is_no_explanation(tmp_path):
+    save_tensors(tmp_path / "probe", "probe", {"w": torch.zeros(1)}, {})
+    with pytest.raises(StorageError, match="is a saved probe: give the path of a saved explanation"):
+        Explanation.load(tmp_path / "probe")

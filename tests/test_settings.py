@@ -1,0 +1,69 @@
+"""Settings go to plain data and back, and what does not fit is named."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import pytest
+
+from diffmask.errors import SettingError
+from diffmask.settings import check_choices, from_dict, to_dict
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: Annotated[float, "how fast"] = 0.5
+    name: str = "adam"
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+    steps: Annotated[int, "how many"] = 10
+    verbose: bool = False
+    form: Annotated[Literal["margin", "rate"], "which"] = "margin"
+
+
+def test_settings_survive_a_trip_through_json():
+    settings = Outer(Inner(0.25, "sgd"), 3, True, "rate")
+    assert from_dict(Outer, json.loads(json.dumps(to_dict(settings)))) == settings
+
+
+def test_what_is_left_out_keeps_its_default():
+    assert from_dict(Outer, {"inner": {"rate": 0.1}}) == Outer(Inner(0.1))
+
+
+def test_an_unknown_setting_is_named_with_its_place_and_the_nearest():
+    with pytest.raises(SettingError) as caught:
+        from_dict(Outer, {"inner": {"rat": 1.0}}, "run.toml")
+    assert str(caught.value) == "run.toml.inner: no setting named 'rat'; did you mean 'rate'? Known: rate, name"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"steps": "ten"}, "settings.steps takes int, got 'ten'"),
+        ({"steps": 1.5}, "settings.steps takes int, got 1.5"),
+        ({"steps": True}, "settings.steps takes int, got True"),
+        ({"verbose": 1}, "settings.verbose takes bool, got 1"),
+        ({"inner": {"rate": True}}, "settings.inner.rate takes float, got True"),
+        ({"inner": {"rate": None}}, "settings.inner.rate takes float, got None"),
+        ({"inner": 3}, "settings.inner is a group of settings, got 3"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_what_it_takes(data, message):
+    with pytest.raises(SettingError) as caught:
+        from_dict(Outer, data)
+    assert str(caught.value) == message
+
+
+def test_a_whole_number_serves_as_a_float():
+    rate = from_dict(Inner, {"rate": 1}).rate
+    assert rate == 1.0 and isinstance(rate, float)
+
+
+def test_a_choice_that_does_not_exist_is_refused_with_the_choices():
+    with pytest.raises(
+        SettingError, match=r"run\.form: no choice named 'margn'; did you mean 'margin'\? Known: margin, rate"
+    ):
+        check_choices(from_dict(Outer, {"form": "margn"}), "run")

@@ -1,0 +1,77 @@
+import logging
+
+import pytest
+import torch
+
+from diffmask.errors import CollapseError
+from diffmask.gates.probe import ProbeConfig, make_probe
+from diffmask.objective.objective import Objective, ObjectiveConfig
+from diffmask.training import fit as fit_module
+from diffmask.training.fit import fit
+from diffmask.training.guard import diagnose, without_a_tenth
+from diffmask.training.validate import validate
+from toys import evidence_model, evidence_task, small_recipe
+
+
+def diagnosed(bias, evidence_direction=0.0, margin=0.1):
+    """Diagnose a hidden probe whose last depth votes `bias`, plus a lean toward the tokens that are evidence."""
+    model, task = evidence_model(), evidence_task()
+    probe = make_probe(model.sites.names, [4, 4, 4], ProbeConfig(kind="hidden", bound=50.0))
+    voter = probe.voter(2)
+    with torch.no_grad():
+        voter.first.weight.zero_()
+        voter.first.weight[0] = torch.tensor([-1.0, -1.0, 1.0, 1.0]) * evidence_direction
+        voter.first.bias.zero_()
+        voter.last.weight[0, 0] = 1.0
+        voter.last.bias.fill_(bias)
+    objective = Objective(ObjectiveConfig(margin=margin), 3)
+    batches = [task.collate(task.validation)]
+    with model.frozen():
+        score = validate(model, task, probe, objective, iter(batches))[2]
+        return diagnose(model, task, probe, objective, score, iter(batches))
+
+
+def test_gates_that_keep_everything_though_a_tenth_could_go_are_stuck_open():
+    assert diagnosed(bias=10, evidence_direction=1.0) == "open"
+
+
+def test_gates_that_keep_everything_because_it_is_needed_are_not_stuck():
+    assert diagnosed(bias=10, evidence_direction=-1.0, margin=0.02) is None  # the lowest scores are evidence
+
+
+def test_gates_that_drop_everything_against_their_margin_are_stuck_closed():
+    assert diagnosed(bias=-20) == "closed"
+
+
+def test_dropping_everything_within_the_margin_is_no_trouble():
+    assert diagnosed(bias=-20, margin=100.0) is None
+
+
+def test_without_a_tenth_drops_the_lowest_real_units_of_the_batch():
+    scores = torch.arange(40.0).view(4, 10)
+    valid = torch.ones(4, 10, dtype=torch.bool)
+    valid[0, :2] = False
+    keep = without_a_tenth(scores, valid)
+    assert (valid & ~keep).nonzero().tolist() == [[0, 2], [0, 3], [0, 4]]
+
+
+def test_a_stuck_depth_starts_anew_and_still_finds_the_answer(monkeypatch):
+    answers = iter(["open"])
+    monkeypatch.setattr(fit_module, "diagnose", lambda *_: next(answers, None))
+    fitted = fit(evidence_model(), evidence_task(), small_recipe())
+    assert fitted.restarts == [1, 0, 0]
+    assert fitted.feasible
+    assert fitted.scores[0].kept < 0.7
+
+
+def test_a_depth_that_stays_closed_stops_the_fit_with_numbers(monkeypatch):
+    monkeypatch.setattr(fit_module, "diagnose", lambda *_: "closed")
+    with pytest.raises(CollapseError, match=r"depth 0 drops everything against its margin \(kept .*margin 0.1\)"):
+        fit(evidence_model(), evidence_task(), small_recipe(steps=80, validate_every=10))
+
+
+def test_a_depth_that_stays_open_is_reported_and_kept(monkeypatch, caplog):
+    monkeypatch.setattr(fit_module, "diagnose", lambda *_: "open")
+    with caplog.at_level(logging.WARNING):
+        fit(evidence_model(), evidence_task(), small_recipe(steps=60, validate_every=10))
+    assert "keeps everything though a tenth could go" in caplog.text

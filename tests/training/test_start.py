@@ -1,0 +1,84 @@
+import pytest
+import torch
+
+from diffmask.errors import InfeasibleError, ModelError, SettingError, SiteError
+from diffmask.gates.baseline import BaselineConfig
+from diffmask.gates.probe import ProbeConfig, make_probe
+from diffmask.models.adapter import Adapter
+from diffmask.models.sites import Site
+from diffmask.objective.objective import Objective, ObjectiveConfig
+from diffmask.training.fit import fit
+from diffmask.training.random import batch_indices
+from diffmask.training.start import place_baselines, survey
+from toys import Evidence, evidence_model, evidence_task, small_recipe
+
+WIDTHS = [4, 4, 4]
+
+
+def placed(kind="hidden", **settings):
+    model, task = evidence_model(), evidence_task()
+    probe = make_probe(model.sites.names, WIDTHS, ProbeConfig(kind=kind, baseline=BaselineConfig(**settings)))
+    batches = (task.collate(rows) for rows in batch_indices(len(task.train), 64, seed=0))
+    found = survey(model, task, [task.collate(task.train)])
+    with model.frozen():
+        place_baselines(model, task, probe, Objective(ObjectiveConfig(), 3), found, batches, seed=0)
+    return probe, found, model
+
+
+def test_survey_agrees_with_the_mean_and_spread_of_the_real_units():
+    model, task = evidence_model(), evidence_task()
+    batch = task.collate(task.train)
+    states = torch.eye(4)[batch.inputs["tokens"][batch.valid]]
+    found = survey(model, task, [task.collate(task.train[:100]), task.collate(task.train[100:])])
+    torch.testing.assert_close(found.means[2], states.mean(0))
+    torch.testing.assert_close(found.stds[2], states.std(0, unbiased=False))
+
+
+def test_a_baseline_fitted_to_random_masks_carries_no_evidence():
+    probe, _, model = placed(start="ablation")
+    evidence = model.model.answer(probe.baseline(2)).item()
+    assert abs(evidence) < 0.3  # one token carries 3
+
+
+@pytest.mark.parametrize("start, vector", [("zero", [0, 0, 0, 0]), ("token", [0, 0, 1, 0])])
+def test_a_baseline_starts_where_it_is_told(start, vector):
+    probe, _, _ = placed("input", start=start, token=2 if start == "token" else -1)
+    torch.testing.assert_close(probe.baseline(0).detach(), torch.tensor(vector).float())
+
+
+def test_a_mean_baseline_is_the_mean_state():
+    probe, found, _ = placed(start="mean")
+    torch.testing.assert_close(probe.baseline(2).detach(), found.means[2])
+
+
+def test_a_token_baseline_needs_an_embedding():
+    with pytest.raises(SettingError, match="needs an embedding with an entry 2 at site 'block 0'"):
+        placed("hidden", start="token", token=2)
+
+
+class Noisy(Evidence):
+    def forward(self, tokens, valid):
+        return super().forward(tokens, valid) + torch.randn(len(tokens))
+
+
+class Broken(Evidence):
+    def forward(self, tokens, valid):
+        return super().forward(tokens, valid) * torch.where(tokens[:, 0] == 2, torch.nan, 1.0)
+
+
+def test_a_margin_that_even_the_full_input_breaks_is_refused_with_numbers():
+    with pytest.raises(InfeasibleError, match=r"margin 0.1 cannot be met at site 'embedding'.*does not repeat itself"):
+        fit(evidence_model(Noisy()), evidence_task(), small_recipe())
+
+
+def test_nan_in_the_models_output_is_refused_by_name_and_example():
+    with pytest.raises(ModelError, match=r"output 'output' is NaN or infinite for .* examples"):
+        fit(evidence_model(Broken()), evidence_task(), small_recipe())
+
+
+def test_a_site_without_one_state_per_unit_is_refused():
+    model = Evidence()
+    adapter = Adapter(model, [Site("logit", model.answer), Site("sum", model.dropout, "input")])
+    adapter.sites = type(adapter.sites)([Site("whole", model)])
+    with pytest.raises(SiteError, match="site 'whole' holds a state of shape"):
+        survey(adapter, evidence_task(), [evidence_task().collate([0, 1])])
