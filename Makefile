@@ -20,7 +20,7 @@ demo: $(STAMP)  ## Run the digit study small and draw its pictures (a few minute
 	$(BIN)/diffmask study digits --seeds 1 --small --output runs/demo/digits.json
 
 test: $(STAMP)  ## Run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with results/
 	$(BIN)/ruff check .

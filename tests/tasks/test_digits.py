@@ -88,5 +88,5 @@ def test_units_are_the_digits_themselves(task):
 
 
 def test_the_prediction_is_a_yes_or_no(task):
-    (head,) = task.read(torch.tensor([2.0, -1.0])).values()
+    (head,) = task.read(torch.tensor([2.0, -1.0]), task.collate([0, 1])).values()
     assert head.decision().tolist() == [1, 0]

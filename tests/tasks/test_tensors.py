@@ -32,13 +32,14 @@ def test_a_batch_holds_the_rows_asked_for():
 
 @pytest.mark.parametrize(("kind", "head"), [("categorical", Categorical), ("bernoulli", Bernoulli), ("value", Value)])
 def test_the_output_is_read_as_what_it_is_said_to_be(kind, head):
-    prediction = TensorTask({"x": X}, VALID, kind).read(torch.zeros(2, 3))
+    task = TensorTask({"x": X}, VALID, kind)
+    prediction = task.read(torch.zeros(2, 3), task.collate([0, 1]))
     assert {name: type(found) for name, found in prediction.items()} == {"output": head}
 
 
 def test_the_output_may_be_read_by_a_function():
     task = TensorTask({"x": X}, VALID, lambda output: {"start": Categorical(output[0]), "end": Categorical(output[1])})
-    assert list(task.read((torch.zeros(2, 3), torch.ones(2, 3)))) == ["start", "end"]
+    assert list(task.read((torch.zeros(2, 3), torch.ones(2, 3)), task.collate([0, 1]))) == ["start", "end"]
 
 
 def test_an_unknown_kind_of_output_gets_the_nearest():

@@ -15,9 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..errors import SettingError
-from ..masking.mask import run_masked
 from ..objective.divergence import agreement, divergence
-from ..training.step import look
+from ..training.step import look, predict_masked
 from ..types import Batch
 from .method import Method, Question
 
@@ -65,8 +64,7 @@ class ExactErasure(Method):
     def _holds(self, question: Question, row: int, sets: Bool[Tensor, "set unit"]) -> Bool[Tensor, " set"]:
         model, task = question.model, question.task
         seen = look(model, task, repeat_example(question.batch, row, len(sets)))
-        output = run_masked(model, seen.batch, seen.states, question.site_name, sets, question.baseline)
-        masked = task.read(output)
+        masked = predict_masked(model, task, seen, question.site_name, sets, question.baseline)
         close = divergence(seen.original, masked, self.measure) <= self.margin
         return close & (agreement(seen.original, masked) == 1)
 

@@ -23,7 +23,6 @@ from ..attribution.probe import ProbeScores
 from ..attribution.random import Random
 from ..attribution.uniform import Uniform
 from ..evaluation.ground_truth import divergence_to_truth
-from ..masking.mask import run_masked
 from ..models.adapter import Adapter
 from ..models.digit_counter import adapt_digit_counter
 from ..objective.divergence import agreement, divergence
@@ -33,7 +32,7 @@ from ..tasks.digits import DigitCounting, labels, truth
 from ..training.config import recipe
 from ..training.fit import Fit, fit
 from ..training.free import FreeConfig
-from ..training.step import look
+from ..training.step import look, predict_masked
 from ..types import Batch
 from .counter import train_counter
 from .result import write_result
@@ -129,10 +128,7 @@ def rival_row(name: str, method: Method, fitted: Fit, batch: Batch) -> dict[str,
 def _masked(question: Question, keep: Tensor) -> dict[str, float]:
     """Measure a method's thresholded masks as the probe's are measured."""
     seen = look(question.model, question.task, question.batch)
-    masked = run_masked(
-        question.model, question.batch, seen.states, question.site_name, keep.float(), question.baseline
-    )
-    prediction = question.task.read(masked)
+    prediction = predict_masked(question.model, question.task, seen, question.site_name, keep, question.baseline)
     return {
         "kept": float(mean_over_units(keep, question.batch.valid).mean()),
         "divergence": float(divergence(seen.original, prediction).mean()),

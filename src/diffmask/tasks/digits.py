@@ -42,7 +42,7 @@ class DigitCounting(Task):
         valid = torch.arange(LONGEST) < length.unsqueeze(1)
         return Batch({"query": query, "digits": digits, "length": length}, valid)
 
-    def read(self, output: Any) -> Prediction:
+    def read(self, output: Any, batch: Batch) -> Prediction:
         return {"first is more frequent": Bernoulli(output)}
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:

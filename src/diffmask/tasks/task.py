@@ -20,8 +20,8 @@ class Task(ABC):
         """Make a batch of examples."""
 
     @abstractmethod
-    def read(self, output: Any) -> Prediction:
-        """Read the prediction to preserve out of what the model returned."""
+    def read(self, output: Any, batch: Batch) -> Prediction:
+        """Read the prediction to preserve out of what the model returned for `batch`."""
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         """Name the units of each example as a person would, e.g. its tokens."""

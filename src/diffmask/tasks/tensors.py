@@ -60,7 +60,7 @@ class TensorTask(Task):
         rows = torch.as_tensor(list(examples))
         return Batch({name: tensor[rows] for name, tensor in self.inputs.items()}, self.valid[rows])
 
-    def read(self, output: Any) -> Prediction:
+    def read(self, output: Any, batch: Batch) -> Prediction:
         return self._read(output)
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:

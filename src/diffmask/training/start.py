@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from ..errors import InfeasibleError, SettingError, SiteError
 from ..gates.baseline import BaselineConfig
 from ..gates.probe import Probe
-from ..masking.mask import run_masked
 from ..models.adapter import Adapter
 from ..objective.objective import Objective
 from ..tasks.task import Task
 from ..types import Batch, check_finite
 from .random import ABLATION, NOISE, generator
-from .step import Look, look, without
+from .step import Look, look, predict_masked, without
 
 log = logging.getLogger(__name__)
 
@@ -111,11 +110,9 @@ def fit_baseline(
         optimizer.param_groups[0]["lr"] = rate * (1 - k / config.ablation_steps)
         seen = look(model, task, next(batches))
         draw = generator(seed, ABLATION, number * config.ablation_steps + k, vector.device)
-        output = run_masked(
-            model, seen.batch, seen.states, probe.site_names[site], random_keep(seen.batch, draw), vector
-        )
+        masked = predict_masked(model, task, seen, probe.site_names[site], random_keep(seen.batch, draw), vector)
         optimizer.zero_grad()
-        torch.autograd.backward(objective.divergence(seen.original, task.read(output)).mean())
+        torch.autograd.backward(objective.divergence(seen.original, masked).mean())
         optimizer.step()
     probe.baselines.set(number, vector)
 

@@ -43,14 +43,20 @@ class Look:
 def look(model: Adapter, task: Task, batch: Batch) -> Look:
     """Run the model as it is and write down its states."""
     with torch.no_grad(), capture(model.sites) as states:
-        original = task.read(model(batch))
+        original = task.read(model(batch), batch)
     return Look(batch, states, original)
 
 
 def without(model: Adapter, task: Task, seen: Look, probe: Voting, depth: int, keep: Tensor) -> Prediction:
-    """Predict again with only what `keep` keeps at `depth`."""
-    output = run_masked(model, seen.batch, seen.states, probe.site_name(depth), keep, probe.baseline(depth))
-    return task.read(output)
+    """Predict again with only what `keep` keeps at the site and with the baseline that the probe has at `depth`."""
+    return predict_masked(model, task, seen, probe.site_name(depth), keep, probe.baseline(depth))
+
+
+def predict_masked(
+    model: Adapter, task: Task, seen: Look, site_name: str, keep: Tensor, baseline: Tensor
+) -> Prediction:
+    """Predict again with only what `keep` keeps at a site."""
+    return task.read(run_masked(model, seen.batch, seen.states, site_name, keep, baseline), seen.batch)
 
 
 def step(
