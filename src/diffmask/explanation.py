@@ -31,11 +31,12 @@ class Verification:
         return self.divergence <= self.margin
 
     @property
-    def same_prediction(self) -> bool:
-        return self.original == self.masked
+    def same_prediction(self) -> bool | None:
+        """Whether every decision stayed the same; None for a model that predicts values and decides nothing."""
+        return self.original == self.masked if self.original else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Explanation:
     """One example explained. `scores` are log probabilities of being kept; `kept` is the set at `depth`.
 
@@ -57,6 +58,9 @@ class Explanation:
                 f"an explanation of {len(self.units)} units at {len(self.depths)} depths needs scores of that shape, "
                 f"got scores {tuple(self.scores.shape)} and kept {tuple(self.kept.shape)}"
             )
+
+        if self.certified and not self.verified:
+            raise SettingError("a certified explanation needs a verification within its margin: use certify()")
 
     @property
     def verified(self) -> bool:

@@ -52,3 +52,32 @@ def _plain(hint: type, value: Any, source: str) -> Any:
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise SettingError(f"{source} takes {hint.__name__}, got {value!r}")
     return value
+
+
+def change(settings: T, changes: dict[str, Any]) -> T:
+    """Return settings with some fields changed; a field is found by its name in the groups inside, too."""
+    homes = _homes(settings)
+    for name, value in changes.items():
+        if name not in homes:
+            raise SettingError(unknown("setting", name, homes))
+        settings = _changed(settings, homes[name], value)
+    return settings
+
+
+def _homes(settings: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """Map each field's name to where it is; of two fields of one name, the outer one has it."""
+    homes: dict[str, tuple[str, ...]] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            homes = {**_homes(value, (*path, field.name)), **homes}
+    return {**homes, **{field.name: (*path, field.name) for field in dataclasses.fields(settings)}}
+
+
+def _changed(settings: Any, path: tuple[str, ...], value: Any) -> Any:
+    name, *rest = path
+    if rest:
+        return dataclasses.replace(settings, **{name: _changed(getattr(settings, name), tuple(rest), value)})
+    hint = typing.get_type_hints(type(settings))[name]
+    whole_group = dataclasses.is_dataclass(hint) and dataclasses.is_dataclass(value)
+    return dataclasses.replace(settings, **{name: value if whole_group else _value(hint, value, name)})

@@ -39,10 +39,10 @@ def write_file(path: str | Path, content: bytes) -> None:
                 os.unlink(aside)
         if not isinstance(error, OSError):
             raise
-        kept = "the file that was there before is whole" if path.exists() else "nothing was left behind"
+        kept = "the file that was there before is whole" if path.is_file() else "nothing was left behind"
         raise StorageError(
             f"could not write {path} ({error.strerror or error}); {kept}. "
-            "Free some space or choose another place, then run again"
+            "Choose another place or free some space, then run again"
         ) from error
 
 

@@ -26,6 +26,11 @@ class Batch:
     valid: Bool[Tensor, "batch unit"]
 
     def __post_init__(self) -> None:
+        if self.valid.dtype != torch.bool or self.valid.dim() != 2:
+            raise DataError(
+                f"valid must be a bool tensor (example, unit), got {self.valid.dtype} of shape "
+                f"{tuple(self.valid.shape)}: pass mask.bool()"
+            )
         empty = (~self.valid.any(1)).nonzero().flatten().tolist()
         if empty:
             raise DataError(
@@ -74,18 +79,20 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class Value:
-    """A regression output: numbers, not probabilities."""
+    """A regression output: numbers, not probabilities. It decides nothing that could stay the same to the bit."""
 
     raw: Float[Tensor, " batch *rest"]
-
-    def decision(self) -> Tensor:
-        return self.raw
 
 
 Prediction = Mapping[str, Categorical | Bernoulli | Value]
 
 
-def check_finite(prediction: Prediction) -> None:
+def decisions(prediction: Prediction) -> dict[str, Tensor]:
+    """Return what the model would answer, head by head; a value is no decision."""
+    return {name: head.decision() for name, head in prediction.items() if not isinstance(head, Value)}
+
+
+def check_finite(prediction: Prediction, when: str = "") -> None:
     """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
     for name, head in prediction.items():
         bad, lowest = torch.isnan(head.raw) | (head.raw == torch.inf), head.raw == -torch.inf
@@ -94,7 +101,6 @@ def check_finite(prediction: Prediction) -> None:
         bad = bad.flatten(1).any(1) if bad.dim() > 1 else bad
         if bool(bad.any()):
             raise ModelError(
-                f"the model's output '{name}' is NaN or infinite for {int(bad.sum())} of {len(bad)} examples "
-                f"(first: example {int(bad.nonzero()[0])}): check the model on this batch before explaining it, "
-                "e.g. run it in float32"
+                f"the model's output '{name}' is NaN or infinite{when} for {int(bad.sum())} of {len(bad)} examples of "
+                f"a batch (the first is number {int(bad.nonzero()[0])}): check the model on them, e.g. in float32"
             )

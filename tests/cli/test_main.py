@@ -50,10 +50,20 @@ def test_every_commands_help_has_a_worked_example(command):
 
 def test_tables_check_fails_on_a_stale_table_and_changes_nothing(tmp_path):
     row = {"method": "uniform", "depth": 1, "kl": 0.65, "js": 0.19}
-    (tmp_path / "d.json").write_text(json.dumps({"study": "digits", "command": "x", "seeds": [0], "rows": [row]}))
+    result = {"study": "digits", "command": "x", "seeds": [0], "good": 0.04, "summary": {}, "rows": [row]}
+    (tmp_path / "d.json").write_text(json.dumps(result))
     page = tmp_path / "page.md"
     page.write_text("<!-- table: d.json -->\nstale\n<!-- end -->\n")
     assert diffmask("tables", "--check", str(page))[0] == 1
     assert "stale" in page.read_text()
     assert diffmask("tables", str(page))[0] == 0
     assert diffmask("tables", "--check", str(page))[0] == 0
+
+
+@pytest.mark.parametrize("content", [b'{"study": "digits"}', b"\xff\xfe\x00", b"{}"])
+def test_a_file_that_is_no_result_is_one_sentence(tmp_path, content):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    for arguments in (["draw", str(path)], ["tables", str(path)] if content[0] > 127 else ["draw", str(path)]):
+        code, _, complaint = diffmask(*arguments)
+        assert code == 1 and "Traceback" not in complaint and complaint.count("\n") <= 2

@@ -1,4 +1,5 @@
 import copy
+import json
 
 import pytest
 
@@ -11,6 +12,8 @@ RESULT = {
     "study": "digits",
     "command": "diffmask study digits",
     "seeds": [0, 1],
+    "good": 0.04,
+    "summary": {},
     "rows": [
         {**ROW, "method": "diffmask"},
         {**ROW, "method": "diffmask", "kl": 0.05},
@@ -35,7 +38,7 @@ RESULT = {
 
 
 def test_the_table_shows_median_worst_and_count_of_good_seeds():
-    assert "| **DiffMask, ours** | 0.0300 (0.0500) | 0.0020 (0.0020) | 1 of 2 | 0.500 |" in table(RESULT)
+    assert "| **DiffMask, ours** | 0.0300 (0.0500) | 0.0020 (0.0020) | 1 of 2 | 0.500 | – |" in table(RESULT)
 
 
 def test_an_infinite_divergence_is_shown_as_such():
@@ -49,8 +52,6 @@ def test_both_pictures_are_drawn(tmp_path):
 
 
 def test_filling_twice_changes_nothing_more(tmp_path):
-    import json
-
     (tmp_path / "digits.json").write_text(json.dumps(RESULT))
     text = "before\n<!-- table: digits.json -->\nold\n<!-- end -->\nafter\n"
     filled = fill(text, tmp_path)
@@ -64,7 +65,7 @@ def test_filling_twice_changes_nothing_more(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, complaint", [(None, "no result file"), ("{", "not a result file"), ("[]", "names no study")]
+    "content, complaint", [(None, "no result file"), ("{", "not a result file"), ("[]", "has no 'study'")]
 )
 def test_a_file_that_is_no_result_is_refused(tmp_path, content, complaint):
     path = tmp_path / "x.json"
@@ -75,6 +76,11 @@ def test_a_file_that_is_no_result_is_refused(tmp_path, content, complaint):
 
 
 def test_a_study_without_a_table_is_refused(tmp_path):
-    (tmp_path / "x.json").write_text('{"study": "digit"}')
+    (tmp_path / "x.json").write_text(json.dumps({**RESULT, "study": "digit"}))
     with pytest.raises(UnknownNameError, match="did you mean 'digits'"):
         fill("<!-- table: x.json -->\n<!-- end -->", tmp_path)
+
+
+def test_a_table_that_never_ends_is_refused(tmp_path):
+    with pytest.raises(DataError, match="1 tables begin and 0 of them end"):
+        fill("<!-- table: x.json -->\n", tmp_path)

@@ -33,7 +33,7 @@ def test_the_summary_has_the_figures_the_study_is_judged_by():
 
 def test_the_papers_erasure_row_is_reproduced_to_four_figures():
     task = DigitCounting()
-    row = analytic_row(task.collate(task.validation))
+    row = analytic_row(task.collate(task.test))
     assert row["kl"] == math.inf
     assert row["js"] == pytest.approx(0.26639, abs=5e-5)
     assert row["js_std"] == pytest.approx(0.1555, abs=5e-4)
@@ -43,7 +43,10 @@ def test_the_papers_erasure_row_is_reproduced_to_four_figures():
 def test_a_seed_gives_a_row_for_every_method_at_its_depths():
     found = run_seed(0, Size(epochs=1, steps=20, published_steps=10, search_steps=5))
     methods = {row["method"] for row in found["rows"]}
-    assert methods == {"diffmask", "published", "per-example", "erasure", "erasure-published", "uniform", "random"}
+    assert methods == {
+        *("diffmask", "margin at once", "baseline free", "published", "per-example"),
+        *("erasure", "erasure-published", "uniform", "random", "truth"),
+    }
     assert all("seed" in row and "model_accuracy" in row for row in found["rows"])
     json.dumps(found["figures"])
 
@@ -63,9 +66,36 @@ def test_a_finished_seed_is_not_run_again(tmp_path):
         ran.append(seed)
         return {"seed": seed}
 
-    assert dict(run_seeds(one, [0, 1], tmp_path, jobs=1)) == {0: {"seed": 0}, 1: {"seed": 1}}
-    assert dict(run_seeds(one, [0, 1, 2], tmp_path, jobs=1)).keys() == {0, 1, 2}
+    assert dict(run_seeds(one, [0, 1], tmp_path, "small", jobs=1)) == {0: {"seed": 0}, 1: {"seed": 1}}
+    assert dict(run_seeds(one, [0, 1, 2], tmp_path, "small", jobs=1)).keys() == {0, 1, 2}
     assert ran == [0, 1, 2]
+
+
+def test_a_seed_made_with_other_settings_or_cut_off_is_run_again(tmp_path):
+    ran = []
+
+    def one(seed):
+        ran.append(seed)
+        return {"seed": seed}
+
+    dict(run_seeds(one, [0, 1], tmp_path, "small", jobs=1))
+    (tmp_path / "seed-001.json").write_text('{"cut')
+    dict(run_seeds(one, [0, 1], tmp_path, "small", jobs=1))
+    dict(run_seeds(one, [0], tmp_path, "large", jobs=1))
+    assert ran == [0, 1, 1, 0]
+
+
+def fail_at_two(seed):
+    if seed == 2:
+        raise ValueError("seed 2 fails")
+    return {"seed": seed}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failing_seed_does_not_lose_the_finished_ones(tmp_path, jobs):
+    with pytest.raises(ValueError, match="seed 2 fails"):
+        dict(run_seeds(fail_at_two, [0, 1, 2], tmp_path, "x", jobs))
+    assert {path.name for path in tmp_path.iterdir()} >= {"seed-000.json"}
 
 
 @pytest.mark.parametrize("name", STUDIES.names)

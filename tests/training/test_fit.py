@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from diffmask.errors import DataError, StorageError
+from diffmask.errors import DataError, ModelError, SettingError, StorageError, UnknownNameError
+from diffmask.storage import load_tensors
 from diffmask.tasks.tensors import TensorTask
 from diffmask.training.fit import CHECKPOINT, fit
 from toys import Evidence, evidence_model, evidence_task, small_recipe
@@ -73,6 +74,42 @@ def test_a_fit_leaves_the_model_as_it_was():
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_recipe_may_be_named_instead_of_settings():
+    with pytest.raises(UnknownNameError, match="did you mean 'default'"):
+        fit(evidence_model(), evidence_task(), "defalt")
+
+
+@pytest.mark.parametrize("model, task", [(Evidence(), None), (None, 3)])
+def test_what_is_neither_model_nor_task_is_refused_with_the_next_step(model, task):
+    if hasattr(fit, "__wrapped__"):  # under test, the shape checker would refuse it before we can
+        fit_unchecked = fit.__wrapped__
+        with pytest.raises(SettingError, match=r"pass diffmask.adapt\(model\)|wrap tensors in diffmask.TensorTask"):
+            fit_unchecked(model or evidence_model(), task or evidence_task())
+
+
+class BrokenLater(Evidence):
+    """Fine where the fit looks first, NaN on an example it meets while training."""
+
+    def forward(self, tokens, valid):
+        logits = super().forward(tokens, valid)
+        self.seen = getattr(self, "seen", 0) + 1
+        return logits * (torch.nan if self.seen > 400 else 1.0)
+
+
+def test_nan_during_training_stops_the_fit_and_leaves_the_checkpoint_good(tmp_path):
+    config = small_recipe(steps=400, checkpoint_every=1, validate_every=400)
+    with pytest.raises(ModelError, match="NaN or infinite at step"):
+        fit(evidence_model(BrokenLater()), evidence_task(), config, directory=tmp_path)
+    tensors, _ = load_tensors(tmp_path / CHECKPOINT, "fit checkpoint")
+    assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("probe/"))
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(StorageError, match="belongs to other data"):
+        fit(evidence_model(), evidence_task(seed=9), small_recipe(steps=20), directory=tmp_path)
 
 
 def test_an_empty_data_set_is_refused():

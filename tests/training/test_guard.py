@@ -6,7 +6,7 @@ import torch
 from diffmask.errors import CollapseError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import Objective, ObjectiveConfig
-from diffmask.training import fit as fit_module
+from diffmask.training import trainer
 from diffmask.training.fit import fit
 from diffmask.training.guard import diagnose, without_a_tenth
 from diffmask.training.validate import validate
@@ -57,7 +57,7 @@ def test_without_a_tenth_drops_the_lowest_real_units_of_the_batch():
 
 def test_a_stuck_depth_starts_anew_and_still_finds_the_answer(monkeypatch):
     answers = iter(["open"])
-    monkeypatch.setattr(fit_module, "diagnose", lambda *_: next(answers, None))
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: next(answers, None))
     fitted = fit(evidence_model(), evidence_task(), small_recipe())
     assert fitted.restarts == [1, 0, 0]
     assert fitted.feasible
@@ -65,13 +65,13 @@ def test_a_stuck_depth_starts_anew_and_still_finds_the_answer(monkeypatch):
 
 
 def test_a_depth_that_stays_closed_stops_the_fit_with_numbers(monkeypatch):
-    monkeypatch.setattr(fit_module, "diagnose", lambda *_: "closed")
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: "closed")
     with pytest.raises(CollapseError, match=r"depth 0 drops everything against its margin \(kept .*margin 0.1\)"):
         fit(evidence_model(), evidence_task(), small_recipe(steps=80, validate_every=10))
 
 
 def test_a_depth_that_stays_open_is_reported_and_kept(monkeypatch, caplog):
-    monkeypatch.setattr(fit_module, "diagnose", lambda *_: "open")
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: "open")
     with caplog.at_level(logging.WARNING):
         fit(evidence_model(), evidence_task(), small_recipe(steps=60, validate_every=10))
     assert "keeps everything though a tenth could go" in caplog.text

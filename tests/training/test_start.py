@@ -78,7 +78,13 @@ def test_nan_in_the_models_output_is_refused_by_name_and_example():
 
 def test_a_site_without_one_state_per_unit_is_refused():
     model = Evidence()
-    adapter = Adapter(model, [Site("logit", model.answer), Site("sum", model.dropout, "input")])
-    adapter.sites = type(adapter.sites)([Site("whole", model)])
+    adapter = Adapter(model, [Site("whole", model)])
     with pytest.raises(SiteError, match="site 'whole' holds a state of shape"):
+        survey(adapter, evidence_task(), [evidence_task().collate([0, 1])])
+
+
+def test_sites_out_of_order_are_refused_with_the_order():
+    model = Evidence()
+    adapter = Adapter(model, [Site("late", model.blocks[1]), Site("early", model.embedding)])
+    with pytest.raises(SiteError, match="in the order the model reaches them, which is early, late"):
         survey(adapter, evidence_task(), [evidence_task().collate([0, 1])])

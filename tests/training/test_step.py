@@ -15,7 +15,7 @@ def take_step(kind, depth):
     batch = task.collate(task.train[:8])
     with model.frozen():
         seen = look(model, task, batch)
-        loss = step(model, task, seen, probe, objective, depth, depth, 0.5, torch.Generator().manual_seed(0))
+        loss = step(seen, probe, objective, depth, progress=0.5, generator=torch.Generator().manual_seed(0))
     return model, probe, loss
 
 

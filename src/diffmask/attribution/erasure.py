@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..objective.divergence import agreement, divergence
-from ..training.step import look, predict_masked
+from ..training.step import look
 from ..types import Batch
 from .method import Method, Question
 
@@ -62,9 +62,8 @@ class ExactErasure(Method):
             yield rows.scatter(1, torch.tensor(chunk, device=valid.device), True)
 
     def _holds(self, question: Question, row: int, sets: Bool[Tensor, "set unit"]) -> Bool[Tensor, " set"]:
-        model, task = question.model, question.task
-        seen = look(model, task, repeat_example(question.batch, row, len(sets)))
-        masked = predict_masked(model, task, seen, question.site_name, sets, question.baseline)
+        seen = look(question.model, question.task, repeat_example(question.batch, row, len(sets)))
+        masked = seen.masked_at(question.site_name, sets, question.baseline)
         close = divergence(seen.original, masked, self.measure) <= self.margin
         return close & (agreement(seen.original, masked) == 1)
 
@@ -72,5 +71,7 @@ class ExactErasure(Method):
 def repeat_example(batch: Batch, row: int, times: int) -> Batch:
     """Make a batch of one example many times over."""
     rows = torch.full((times,), row, device=batch.valid.device)
-    inputs = {n: v[rows] if isinstance(v, Tensor) and len(v) == len(batch) else v for n, v in batch.inputs.items()}
+    inputs = {
+        n: v[rows] if isinstance(v, Tensor) and v.dim() and len(v) == len(batch) else v for n, v in batch.inputs.items()
+    }
     return Batch(inputs, batch.valid[rows])

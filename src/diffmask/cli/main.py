@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..errors import DiffMaskError, UnknownNameError
+from ..errors import DataError, DiffMaskError, UnknownNameError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 say = Console()
@@ -27,14 +28,16 @@ def study(
     name: Annotated[str, typer.Argument(help="Which study; `diffmask list` names them.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, each with its own trained model.")] = 20,
     jobs: Annotated[int, typer.Option(min=1, help="How many seeds run at the same time.")] = 1,
-    output: Annotated[Path | None, typer.Option(help="The result file [default: results/STUDY.json].")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The result file [default: results/STUDY.json, small runs/STUDY.json].")
+    ] = None,
     small: Annotated[bool, typer.Option("--small", help="A short run for a demo; its figures mean little.")] = False,
 ) -> None:
     """Run one of the papers' experiments and write its result file and pictures. Stopped, it goes on where it was."""
     from ..studies import STUDIES
 
-    path = output or Path("results") / f"{name}.json"
-    command = f"diffmask study {name} --seeds {seeds}" + (" --small" if small else "")
+    path = output or Path("runs" if small else "results") / f"{name}.json"
+    command = f"diffmask study {name} --seeds {seeds} --jobs {jobs} --output {path}" + (" --small" if small else "")
     result = None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=complain, transient=True) as progress:
@@ -60,12 +63,13 @@ def draw(
     """Draw a study's pictures from its result file."""
     from ..report import PICTURES
     from ..report.fill import read_result
+    from ..storage import write_file
 
     content = read_result(result)
     for name, figure in PICTURES.get(str(content["study"]))(content).items():
-        path = (to or result.parent) / f"{result.stem}-{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Software": None})
+        path, image = (to or result.parent) / f"{result.stem}-{name}.png", io.BytesIO()
+        figure.savefig(image, format="png", metadata={"Software": None})
+        write_file(path, image.getvalue())
         say.print(f"drew {path}", highlight=False)
 
 
@@ -80,7 +84,7 @@ def tables(
 
     stale = []
     for path in files:
-        text = path.read_text()
+        text = _read_text(path)
         if (filled := fill(text, path.parent)) != text:
             stale.append(str(path))
             if not check:
@@ -105,6 +109,15 @@ def list_names() -> None:
     say.print(f"recipe: {', '.join(RECIPES)}", highlight=False)
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}: give the path of a Markdown file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as text ({error}): give the path of a Markdown file") from error
+
+
 def main() -> None:
     """Run the command line: one sentence and an exit code instead of a traceback."""
     try:
@@ -112,8 +125,6 @@ def main() -> None:
     except UnknownNameError as error:
         _fail(error, 2)
     except DiffMaskError as error:
-        _fail(error, 1)
-    except OSError as error:
         _fail(error, 1)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import InfeasibleError
 from ..explanation import Explanation
+from ..gates.votes import kept
 from ..training.fit import Fit
 from ..training.step import Look
 from .explain import check_depth, describe, looks
@@ -18,7 +19,7 @@ from .verify import Measured, measure
 
 
 @torch.no_grad()
-def certify(fitted: Fit, examples: Sequence[Any], *, depth: int = -1) -> list[Explanation]:
+def certify(fitted: Fit, examples: Sequence[Any], *, depth: int | str = -1, batch_size: int = 64) -> list[Explanation]:
     """Explain each example with a kept set whose margin has been measured.
 
     A batch of examples with up to n units costs at most ⌈log₂ n⌉ + 2 masked passes: each example bisects on how many
@@ -27,7 +28,7 @@ def certify(fitted: Fit, examples: Sequence[Any], *, depth: int = -1) -> list[Ex
     depth = check_depth(fitted.probe, depth)
     found = []
     with fitted.model.frozen():
-        for chunk, seen in looks(fitted, examples):
+        for chunk, seen in looks(fitted, examples, batch_size):
             scores = fitted.probe.log_keep(seen.states)
             measured = smallest_within_margin(fitted, seen, depth, scores[depth])
             found += describe(fitted, chunk, seen, scores, depth, measured, certified=True)
@@ -37,7 +38,7 @@ def certify(fitted: Fit, examples: Sequence[Any], *, depth: int = -1) -> list[Ex
 def smallest_within_margin(fitted: Fit, seen: Look, depth: int, scores: Float[Tensor, "batch unit"]) -> Measured:
     """Bisect on the number of units kept; the upper end is always a number that was measured to hold."""
     margin, valid = fitted.config.objective.margin, seen.batch.valid
-    first = ((scores.exp() > 0.5) & valid).sum(1)
+    first = (kept(scores) & valid).sum(1)
     holds = measure(fitted, seen, depth, highest(scores, valid, first)).divergence <= margin
     low, high = torch.where(holds, first - 1, first), torch.where(holds, first, valid.sum(1))
     while bool((high - low > 1).any()):
@@ -60,7 +61,7 @@ def _confirm(measured: Measured, margin: float) -> Measured:
     worst = int(measured.divergence.argmax())
     if not float(measured.divergence[worst]) <= margin:
         raise InfeasibleError(
-            f"example {worst} breaks margin {margin} even with every unit kept (divergence "
+            f"an example breaks margin {margin} even with every unit kept (divergence "
             f"{float(measured.divergence[worst]):.3g}): the model does not repeat itself; check for dropout or noise"
         )
     return measured

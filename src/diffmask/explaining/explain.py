@@ -12,37 +12,43 @@ from torch import Tensor
 from ..errors import DataError, SettingError
 from ..explanation import Explanation
 from ..gates.probe import Probe
+from ..gates.votes import kept
+from ..registry import unknown
 from ..training.fit import Fit
 from ..training.step import Look, look
 from ..types import check_finite
 from .verify import Measured, measure, verification
 
-BATCH = 64
-
 
 @torch.no_grad()
-def explain(fitted: Fit, examples: Sequence[Any], *, depth: int = -1, verify: bool = True) -> list[Explanation]:
-    """Explain each example: scores at every depth, and the kept set at `depth`, verified unless told otherwise."""
+def explain(
+    fitted: Fit, examples: Sequence[Any], *, depth: int | str = -1, verify: bool = True, batch_size: int = 64
+) -> list[Explanation]:
+    """Explain each example: scores at every depth, and the kept set at `depth`, verified unless told otherwise.
+
+    A depth is a number, which may count from the end, or the name of its site.
+    """
     depth = check_depth(fitted.probe, depth)
     found = []
     with fitted.model.frozen():
-        for chunk, seen in looks(fitted, examples):
+        for chunk, seen in looks(fitted, examples, batch_size):
             scores = fitted.probe.log_keep(seen.states)
-            kept = (scores[depth].exp() > 0.5) & seen.batch.valid
-            measured = measure(fitted, seen, depth, kept) if verify else None
-            found += describe(fitted, chunk, seen, scores, depth, measured or kept)
+            chosen = kept(scores[depth]) & seen.batch.valid
+            measured = measure(fitted, seen, depth, chosen) if verify else None
+            found += describe(fitted, chunk, seen, scores, depth, measured or chosen)
     return found
 
 
-def looks(fitted: Fit, examples: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Look]]:
+def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Sequence[Any], Look]]:
     """Look at the examples batch by batch, refusing predictions that cannot be explained."""
+    if not isinstance(examples, Sequence):
+        raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
     if len(examples) == 0:
         raise DataError("there is nothing to explain: no examples were given")
-    device = next(fitted.probe.parameters()).device
-    for start in range(0, len(examples), BATCH):
-        chunk = examples[start : start + BATCH]
-        seen = look(fitted.model, fitted.task, fitted.task.collate(chunk).to(device))
-        check_finite(seen.original)
+    for start in range(0, len(examples), batch_size):
+        chunk = examples[start : start + batch_size]
+        seen = look(fitted.model, fitted.task, fitted.task.collate(chunk).to(fitted.model.device))
+        check_finite(seen.original, f" in the batch from example {start} on")
         yield chunk, seen
 
 
@@ -56,7 +62,7 @@ def describe(
     certified: bool = False,
 ) -> list[Explanation]:
     """Make one explanation per example, without its padding."""
-    kept = result.kept if isinstance(result, Measured) else result
+    chosen = result.kept if isinstance(result, Measured) else result
     info = {
         "fingerprint": fitted.fingerprint,
         "kind": fitted.config.probe.kind,
@@ -71,7 +77,7 @@ def describe(
                 depths=fitted.probe.site_names,
                 scores=scores[:, row, real].cpu(),
                 depth=depth,
-                kept=kept[row, real].cpu(),
+                kept=chosen[row, real].cpu(),
                 verification=verification(fitted, seen, result, row) if isinstance(result, Measured) else None,
                 certified=certified,
                 info=info,
@@ -80,8 +86,12 @@ def describe(
     return explanations
 
 
-def check_depth(probe: Probe, depth: int) -> int:
-    """Turn a depth, which may count from the end, into an index."""
+def check_depth(probe: Probe, depth: int | str) -> int:
+    """Turn a depth, which may count from the end or be a site's name, into an index."""
+    if isinstance(depth, str):
+        if depth not in probe.site_names:
+            raise SettingError(unknown("depth", depth, probe.site_names))
+        return probe.site_names.index(depth)
     if not -probe.depth_count <= depth < probe.depth_count:
         raise SettingError(
             f"depth {depth} does not exist: this probe has {probe.depth_count} "

@@ -12,8 +12,8 @@ from torch import Tensor
 from ..explanation import Verification
 from ..objective.divergence import divergence
 from ..training.fit import Fit
-from ..training.step import Look, without
-from ..types import Prediction
+from ..training.step import Look
+from ..types import Prediction, check_finite, decisions
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Measured:
 @torch.no_grad()
 def measure(fitted: Fit, seen: Look, depth: int, kept: Bool[Tensor, "batch unit"]) -> Measured:
     """Run the model on the kept units alone."""
-    masked = without(fitted.model, fitted.task, seen, fitted.probe, depth, kept.float())
+    masked = seen.masked_by(fitted.probe, depth, kept)
+    check_finite(masked, " when only the kept units are there")
     return Measured(kept, masked, divergence(seen.original, masked, fitted.config.objective.divergence))
 
 
@@ -45,4 +46,4 @@ def verification(fitted: Fit, seen: Look, measured: Measured, row: int) -> Verif
 
 
 def _decisions(prediction: Prediction, row: int) -> dict[str, Any]:
-    return {name: head.decision()[row].tolist() for name, head in prediction.items()}
+    return {name: decision[row].tolist() for name, decision in decisions(prediction).items()}

@@ -6,7 +6,7 @@ and a unit is kept only if every voter up to the chosen depth keeps it. A *hidde
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, cast
@@ -41,6 +41,8 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self, "probe")
+        if self.hidden < 0:
+            raise SettingError(f"probe.hidden must be 0 or a width, got {self.hidden}")
         if not 0 < self.start_open < 1:
             raise SettingError(
                 f"probe.start_open must lie between 0 and 1, got {self.start_open}: 0.8 to 0.9 work well"
@@ -52,13 +54,14 @@ class ProbeConfig:
         return HardConcrete(self.temperature, self.low, self.high)
 
 
-class Probe(nn.Module):
+class Probe(nn.Module, ABC):
     """A gate network per depth and a baseline per masked site."""
 
     def __init__(self, site_names: Sequence[str], widths: Sequence[int], config: ProbeConfig) -> None:
         super().__init__()
         self.site_names, self.widths, self.config = tuple(site_names), tuple(widths), config
-        self.gate = config.make_gate()
+        self.gates = [config.make_gate() for _ in site_names]  # REINFORCE keeps an average per depth
+        self.gate_states = nn.ModuleList(gate for gate in self.gates if isinstance(gate, nn.Module))
         self.voters = nn.ModuleList(self._make_voter(depth) for depth in range(self.depth_count))
         masked = [widths[index] for index in self.masked_indices]
         self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared)
@@ -98,11 +101,11 @@ class Probe(nn.Module):
     def forward(self, states: Mapping[str, Tensor], depth: int) -> Votes:
         """Let every voter that decides at `depth` vote on every unit."""
         logits = [self.voter(k)(self._input(states, k)) for k in self.voters_at(depth)]
-        return Votes(torch.stack(logits), self.gate)
+        return Votes(torch.stack(logits), self.gates[depth])
 
     def log_keep(self, states: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
         """Return the log probability of being kept at every depth, each voter asked once."""
-        votes = [self.gate.log_open(self.voter(k)(self._input(states, k))) for k in range(self.depth_count)]
+        votes = [self.gates[k].log_open(self.voter(k)(self._input(states, k))) for k in range(self.depth_count)]
         return torch.stack([torch.stack([votes[k] for k in self.voters_at(d)]).sum(0) for d in range(len(votes))])
 
     def standardise(self, means: Sequence[Tensor], stds: Sequence[Tensor]) -> None:
@@ -121,7 +124,7 @@ class Probe(nn.Module):
             return PublishedVoter(inputs, hidden)
         # Votes multiply: each starts at the root of the share asked for, so that the product is that share.
         share = self.config.start_open ** (1 / len(self.voters_at(self.depth_count - 1)))
-        return Voter(inputs, hidden, self.gate.logit_of(share), self.config.bound)
+        return Voter(inputs, hidden, self.gates[depth].logit_of(share), self.config.bound)
 
 
 class InputProbe(Probe):
@@ -136,7 +139,7 @@ class InputProbe(Probe):
         return range(depth + 1)
 
     def reads(self, depth: int) -> Sequence[int]:
-        return (0, depth)
+        return (0, depth) if depth else (0,)
 
 
 class HiddenProbe(Probe):

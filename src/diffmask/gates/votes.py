@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+LOG_HALF = math.log(0.5)
 
 
 @runtime_checkable
@@ -45,4 +48,9 @@ class Votes:
 
     def hard_keep(self) -> Bool[Tensor, "batch unit"]:
         """Keep a unit that is more likely kept than not: the mask without noise."""
-        return self.keep_probability() > 0.5
+        return kept(self.log_keep())
+
+
+def kept(log_keep: Float[Tensor, " *shape"]) -> Bool[Tensor, " *shape"]:
+    """Threshold: a unit is kept when that is more likely than not."""
+    return log_keep > LOG_HALF

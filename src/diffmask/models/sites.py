@@ -10,7 +10,7 @@ with resume(sites["block.3"], state, states):  # the same, without computing wha
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ class Sites(Sequence[Site]):
             raise SiteError("a model needs at least one site: name the module whose output holds one state per unit")
         if len(set(self.names)) < len(self):
             raise SiteError(f"two sites share a name; give each its own: {', '.join(self.names)}")
+        self._check_nesting()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,6 +59,13 @@ class Sites(Sequence[Site]):
 
     def __len__(self) -> int:
         return len(self._sites)
+
+    def _check_nesting(self) -> None:
+        """Refuse a repeated module inside another site: when that is skipped, its calls could not be told apart."""
+        for inner in (site for site in self._sites if site.calls > 1):
+            for outer in self._sites:
+                if outer.module is not inner.module and any(m is inner.module for m in outer.module.modules()):
+                    raise SiteError(f"site '{inner.name}' runs several times inside site '{outer.name}': leave one out")
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, str):
@@ -74,12 +82,24 @@ class States(dict[str, Tensor]):
         super().__init__()
         self.sites = tuple(sites)
         self.outputs: dict[str, Any] = {}
+        self.visits: Counter[str] = Counter()
 
     def __missing__(self, name: str) -> Tensor:
         known = [site.name for site in self.sites]
         if name in known:
             raise SiteError(f"site '{name}' was not reached: run the model inside `with capture(...)` first")
         raise SiteError(unknown("captured site", name, known))
+
+    def check_single(self, sites: Iterable[Site]) -> None:
+        """Refuse sites that one pass reached several times, and forget other states it did: none can stand for all."""
+        names = {site.name for site in sites}
+        for name in [name for name, times in self.visits.items() if times > 1]:
+            if name in names:
+                raise SiteError(
+                    f"site '{name}' ran {self.visits[name]} times in one pass: give an example to get one site per "
+                    "call, adapt(model, example=batch)"
+                )
+            del self[name]
 
     def up_to(self, site: Site) -> list[Site]:
         """Return the captured sites from the first the model reached to `site`."""
@@ -95,6 +115,7 @@ def capture(sites: Iterable[Site]) -> Iterator[States]:
     states = States(sites)
 
     def record(site: Site, state: Tensor, whole: Any) -> None:
+        states.visits[site.name] += 1
         state = states[site.name] = state.clone()  # a model that goes on in place would change what was seen
         if site.side == "output":
             states.outputs[site.name] = _put(whole, site.item, state)
@@ -236,7 +257,7 @@ def _pick(site: Site, holder: Any, item: int | str) -> Tensor:
     """Take the state out of a tensor, a tuple or a mapping."""
     if isinstance(holder, Tensor):
         return holder
-    if isinstance(holder, Mapping) and isinstance(item, int):
+    if isinstance(holder, Mapping) and isinstance(item, int) and item not in holder:
         holder = tuple(holder.values())
     try:
         found = holder[item]
@@ -255,8 +276,9 @@ def _put(holder: Any, item: int | str, state: Tensor) -> Any:
     if isinstance(holder, Tensor):
         return state
     if isinstance(holder, Mapping):
-        key = list(holder)[item] if isinstance(item, int) else item
-        return type(holder)(**{**holder, key: state})
+        key = item if item in holder else list(holder)[cast(int, item)]
+        changed = {**holder, key: state}
+        return changed if type(holder) is dict else type(holder)(**changed)
     items = list(holder)
     items[cast(int, item)] = state
     return type(holder)(*items) if hasattr(holder, "_fields") else type(holder)(items)

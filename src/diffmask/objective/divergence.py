@@ -15,10 +15,12 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..registry import Registry
-from ..types import Prediction, Value
+from ..types import Bernoulli, Categorical, Prediction, Value, decisions
 
 LOG_HALF = math.log(0.5)
 LOWEST = -1e30
+
+Head = Categorical | Bernoulli | Value
 
 
 @runtime_checkable
@@ -65,28 +67,25 @@ def squared_error(original: Float[Tensor, " *batch"], masked: Float[Tensor, " *b
 
 
 def divergence(original: Prediction, masked: Prediction, measure: str = "kl") -> Float[Tensor, " batch"]:
-    """Sum a measure over the positions and heads of each example."""
+    """Sum a measure over the positions and heads of each example; a value is always compared by squared error."""
     compare = DIVERGENCES.get(measure)
-    total: Tensor = sum(_per_example(compare, measure, name, original, masked) for name in original)  # type: ignore[assignment]
-    return total
+    gaps = [_gap(compare, name, original[name], masked[name]) for name in original]
+    return torch.stack([gap.flatten(1).sum(1) if gap.dim() > 1 else gap for gap in gaps]).sum(0)
 
 
-def _per_example(compare: Measure, measure: str, name: str, original: Prediction, masked: Prediction) -> Tensor:
-    one, other = original[name], masked[name]
-    if isinstance(one, Value) or isinstance(other, Value):
-        if measure != "squared-error":
-            raise SettingError(
-                f"output '{name}' is a value, not a distribution: use divergence squared-error, not {measure}"
-            )
-        gap = compare(one.raw, other.raw)
-    elif measure == "squared-error":
+def _gap(compare: Measure, name: str, original: Head, masked: Head) -> Tensor:
+    if isinstance(original, Value) or isinstance(masked, Value):
+        return squared_error(original.raw, masked.raw)
+    if compare is squared_error:
         raise SettingError(f"output '{name}' is a distribution: use divergence kl, js or tv, not squared-error")
-    else:
-        gap = compare(one.log_probs(), other.log_probs())
-    return gap.flatten(1).sum(1) if gap.dim() > 1 else gap
+    return compare(original.log_probs(), masked.log_probs())
 
 
 def agreement(original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:
-    """Say for each example which share of its decisions stayed the same."""
-    same = [(original[name].decision() == masked[name].decision()).float() for name in original]
+    """Say for each example which share of its decisions stayed the same; 1 where there is none to change."""
+    before, after = decisions(original), decisions(masked)
+    same = [(before[name] == after[name]).float() for name in before]
+    if not same:
+        raw = next(iter(original.values())).raw
+        return torch.ones(len(raw), device=raw.device)
     return torch.stack([s.flatten(1).mean(1) if s.dim() > 1 else s for s in same]).mean(0)

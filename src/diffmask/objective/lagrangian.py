@@ -11,7 +11,7 @@ remembers, a proportional part acts at once, and the loss is divided by 1 + λ s
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -40,7 +40,7 @@ class ControllerConfig:
             raise SettingError("controller gains must be positive: λ would never answer a violation")
 
 
-class Dual(nn.Module):
+class Dual(nn.Module, ABC):
     """Turns a cost and a constrained level into a loss, and moves λ."""
 
     multiplier: Tensor

@@ -15,12 +15,16 @@ from pathlib import Path
 from ..errors import DataError
 from . import TABLES
 
+KEYS = ("study", "command", "seeds", "summary", "rows")
 SLOT = re.compile(r"(<!-- table: (?P<path>\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill(text: str, root: Path) -> str:
     """Return `text` with every table made anew from the file it names, relative to `root`."""
-    return SLOT.sub(lambda slot: f"{slot[1]}{_table(root / slot['path'])}\n{slot[3]}", text)
+    opened, closed = text.count("<!-- table: "), len(SLOT.findall(text))
+    if opened != closed:
+        raise DataError(f"{opened} tables begin and {closed} of them end: close each with <!-- end -->")
+    return SLOT.sub(lambda slot: f"{slot[1]}{_table(root, slot['path'])}\n{slot[3]}", text)
 
 
 def read_result(path: Path) -> dict[str, object]:
@@ -31,12 +35,13 @@ def read_result(path: Path) -> dict[str, object]:
         raise DataError(f"no result file {path}: run the study that makes it, e.g. diffmask study digits") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is not a result file ({error}): run its study again") from error
-    if not isinstance(result, dict) or "study" not in result:
-        raise DataError(f"{path} is not a result file: it names no study; run its study again")
-    return result
+    missing = [key for key in KEYS if not isinstance(result, dict) or key not in result]
+    if missing:
+        raise DataError(f"{path} is not a result file: it has no '{missing[0]}'; run its study again")
+    return dict(result)
 
 
-def _table(path: Path) -> str:
-    result = read_result(path)
+def _table(root: Path, path: str) -> str:
+    result = read_result(root / path)
     table: str = TABLES.get(str(result["study"]))(result)
-    return f"{table}\n\nMade by `{result['command']}`; every row is in [{path.name}](results/{path.name})."
+    return f"{table}\n\nMade by `{result['command']}`; every row is in [{path}]({path})."

@@ -1,7 +1,7 @@
 """Digit counting (De Cao et al. 2020, §3.1, Table 1, Figures 3 and 11): a task where the right explanation is known.
 
 Each seed trains its own model and explains it with every method; depth 0 must keep everything, depth 1 exactly the
-query digits.
+query digits. Two rows take one part of our recipe away each, to show that it is needed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from ..models.digit_counter import adapt_digit_counter
 from ..objective.divergence import agreement, divergence
 from ..objective.objective import ObjectiveConfig
 from ..objective.sparsity import mean_over_units
+from ..settings import change
 from ..tasks.digits import DigitCounting, labels, truth
-from ..training.config import recipe
+from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
 from ..training.free import FreeConfig
-from ..training.step import look, predict_masked
+from ..training.step import look
 from ..types import Batch
 from .counter import train_counter
 from .result import write_result
@@ -56,15 +57,16 @@ FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_step
 
 def run(seeds: int, output: Path, jobs: int, small: bool, command: str) -> Iterator[str | Mapping[str, Any]]:
     """Run every seed, saying so as each ends; last comes the result as written."""
-    work = output.parent / ".work" / (output.stem + ("-small" if small else ""))
+    size, work = SMALL if small else FULL, Path("runs") / ("digits-small" if small else "digits")
     done = {}
-    for seed, found in run_seeds(partial(run_seed, size=SMALL if small else FULL), range(seeds), work, jobs):
+    for seed, found in run_seeds(partial(run_seed, size=size), range(seeds), work, repr(size), jobs):
         done[seed] = found
         yield f"seed {seed}: {_line(found['rows'])}"
     ordered = [done[seed] for seed in sorted(done)]
     rows = [row for found in ordered for row in found["rows"]]
     figures = ordered[0]["figures"]
-    yield write_result(output, "digits", command, sorted(done), summarise(rows), rows, margin=MARGIN, figures=figures)
+    more = {"margin": MARGIN, "good": GOOD, "figures": figures}
+    yield write_result(output, "digits", command, sorted(done), summarise(rows), rows, **more)
 
 
 def run_seed(seed: int, size: Size) -> dict[str, Any]:
@@ -72,21 +74,31 @@ def run_seed(seed: int, size: Size) -> dict[str, Any]:
     task = DigitCounting()
     counter, accuracy = train_counter(task, seed, size.epochs)
     model = adapt_digit_counter(counter)
-    fits = {"diffmask": fit_probe(model, task, "default", seed, size.steps)}
-    if size.published_steps:
-        fits["published"] = fit_probe(model, task, "published", seed, size.published_steps)
-    batch = task.collate(task.validation)
+    fits = {name: fit_probe(model, task, config, seed) for name, config in configs(size).items()}
+    batch = task.collate(task.test)
     rows = [fit_row(name, fitted, batch, depth) for name, fitted in fits.items() for depth in (0, 1)]
     rows += [rival_row(name, method, fits["diffmask"], batch) for name, method in rivals(seed, size).items()]
-    rows.append(analytic_row(batch))
+    rows += [analytic_row(batch), truth_row(fits["diffmask"], batch)]
     for row in rows:
         row |= {"seed": seed, "model_accuracy": accuracy}
     return {"rows": rows, "figures": figures(fits["diffmask"], seed, size)}
 
 
-def fit_probe(model: Adapter, task: DigitCounting, name: str, seed: int, steps: int) -> Fit:
-    config = recipe(name, kind="hidden", margin=MARGIN, batch_size=BATCH_SIZE, steps=steps, seed=seed)
-    return fit(model, task, config)
+def configs(size: Size) -> dict[str, FitConfig]:
+    """Name the recipes that are compared: ours, ours with one part taken away, and the published one."""
+    ours = recipe(kind="hidden", margin=MARGIN, batch_size=BATCH_SIZE, steps=size.steps)
+    if not size.published_steps:
+        return {"diffmask": ours}
+    return {
+        "diffmask": ours,
+        "margin at once": change(ours, {"tighten": 0.0}),
+        "baseline free": change(ours, {"start": "mean", "hold": 0.0}),
+        "published": recipe("published", kind="hidden", margin=MARGIN, steps=size.published_steps),
+    }
+
+
+def fit_probe(model: Adapter, task: DigitCounting, config: FitConfig, seed: int) -> Fit:
+    return fit(model, task, change(config, {"seed": seed}))
 
 
 def rivals(seed: int, size: Size) -> dict[str, Method]:
@@ -102,16 +114,14 @@ def rivals(seed: int, size: Size) -> dict[str, Method]:
 
 def fit_row(name: str, fitted: Fit, batch: Batch, depth: int) -> dict[str, Any]:
     """Score a fitted probe: its probabilities against the truth, its thresholded masks against the model."""
-    score = fitted.scores[depth]
-    scores = ProbeScores(fitted.probe)(_question(fitted, batch, depth))
+    question = _question(fitted, batch, depth)
+    scores = ProbeScores(fitted.probe)(question)
     return {
         "method": name,
         "depth": depth,
         **_against_truth(scores, batch, depth),
-        "kept": score.kept,
-        "expected_kept": score.expected_kept,
-        "divergence": score.divergence,
-        "agreement": score.agreement,
+        **_masked(question, scores > 0.5),
+        "expected_kept": float(mean_over_units(scores, batch.valid).mean()),
         "restarts": fitted.restarts[depth],
     }
 
@@ -128,7 +138,7 @@ def rival_row(name: str, method: Method, fitted: Fit, batch: Batch) -> dict[str,
 def _masked(question: Question, keep: Tensor) -> dict[str, float]:
     """Measure a method's thresholded masks as the probe's are measured."""
     seen = look(question.model, question.task, question.batch)
-    prediction = predict_masked(question.model, question.task, seen, question.site_name, keep, question.baseline)
+    prediction = seen.masked_at(question.site_name, keep, question.baseline)
     return {
         "kept": float(mean_over_units(keep, question.batch.valid).mean()),
         "divergence": float(divergence(seen.original, prediction).mean()),
@@ -142,6 +152,12 @@ def analytic_row(batch: Batch) -> dict[str, Any]:
     support = (batch.inputs["digits"] == asked.unsqueeze(1)) & batch.valid
     first = support & (support.cumsum(1) == 1)
     return {"method": "erasure-published", "depth": 1, **_against_truth(first.float(), batch, 1)}
+
+
+def truth_row(fitted: Fit, batch: Batch) -> dict[str, Any]:
+    """The truth itself, run with the fitted baseline: what no method can beat."""
+    right = truth(batch, 1)
+    return {"method": "truth", "depth": 1, "kl": 0.0, "js": 0.0, **_masked(_question(fitted, batch, 1), right)}
 
 
 def _question(fitted: Fit, batch: Batch, depth: int) -> Question:

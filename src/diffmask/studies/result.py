@@ -33,8 +33,9 @@ def write_result(
         "rows": list(rows),
         **more,
     }
-    write_file(path, (json.dumps(_plain(result), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
-    return result
+    written: dict[str, Any] = _plain(result)
+    write_file(path, (json.dumps(written, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    return written
 
 
 def _plain(value: Any) -> Any:

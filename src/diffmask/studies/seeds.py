@@ -11,27 +11,51 @@ from typing import Any
 
 import torch
 
+from ..provenance import commit, versions
 from ..storage import write_file
 
 SeedRun = Callable[[int], dict[str, Any]]
 
 
-def run_seeds(run: SeedRun, seeds: Sequence[int], directory: Path, jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each seed's result as it is ready; a seed whose file is already in `directory` is not run again."""
+def run_seeds(
+    run: SeedRun, seeds: Sequence[int], directory: Path, settings: str, jobs: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each seed's result as it is ready; one that this code made with these settings is not run again."""
+    made_with = {"settings": settings, "commit": commit(), "versions": versions()}
     todo = []
     for seed in seeds:
-        path = _file(directory, seed)
-        if path.exists():
-            yield seed, json.loads(path.read_text())
+        saved = _load(_file(directory, seed), made_with)
+        if saved is not None:
+            yield seed, saved
         else:
             todo.append(seed)
-    for seed, result in _run(run, todo, jobs):
-        write_file(_file(directory, seed), json.dumps(result).encode())
-        yield seed, result
+    yield from _run(_Seed(run, directory, made_with), todo, jobs)
+
+
+class _Seed:
+    """Runs one seed and writes its file at once, so that another seed's failure does not lose it."""
+
+    def __init__(self, run: SeedRun, directory: Path, made_with: dict[str, Any]) -> None:
+        self.run, self.directory, self.made_with = run, directory, made_with
+
+    def __call__(self, seed: int) -> dict[str, Any]:
+        result = self.run(seed)
+        write_file(_file(self.directory, seed), json.dumps({**self.made_with, "result": result}).encode())
+        return result
 
 
 def _file(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed:03d}.json"
+
+
+def _load(path: Path, made_with: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a saved result, unless it is missing, cut off, or made by other code or settings."""
+    try:
+        saved = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    result = saved.pop("result", None)
+    return result if saved == made_with else None
 
 
 def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -42,5 +66,9 @@ def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, d
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         futures = {pool.submit(run, seed): seed for seed in seeds}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..types import Batch, Bernoulli, Prediction
 from .task import Task
 
-EXAMPLE_COUNT, VALIDATION_COUNT, LONGEST = 10_000, 1_000, 10
+EXAMPLE_COUNT, HELD_OUT, LONGEST = 10_000, 1_000, 10
 
 
 class Digits(NamedTuple):
@@ -30,12 +30,17 @@ class Digits(NamedTuple):
 
 
 class DigitCounting(Task):
-    """The published data: the draws of seed 0, in the order in which the authors' notebook makes them."""
+    """The published data: the draws of seed 0, in the order in which the authors' notebook makes them.
+
+    `test` is the authors' validation set, on which the paper reports. Models and probes are selected on `validation`,
+    the last thousand of the authors' training set, so that nothing is selected on what is reported.
+    """
 
     def __init__(self) -> None:
         self.data = draw_digits()
-        self.train = range(EXAMPLE_COUNT - VALIDATION_COUNT)
-        self.validation = range(EXAMPLE_COUNT - VALIDATION_COUNT, EXAMPLE_COUNT)
+        self.train = range(EXAMPLE_COUNT - 2 * HELD_OUT)
+        self.validation = range(EXAMPLE_COUNT - 2 * HELD_OUT, EXAMPLE_COUNT - HELD_OUT)
+        self.test = range(EXAMPLE_COUNT - HELD_OUT, EXAMPLE_COUNT)
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         query, digits, length = (column[torch.as_tensor(list(examples))] for column in self.data)

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..registry import Registry
-from ..types import Batch, Prediction
+from ..types import Batch, Bernoulli, Categorical, Prediction, Value
 from .task import Task
 
 HEADS = Registry(
@@ -25,7 +25,10 @@ HEADS = Registry(
 
 
 class TensorTask(Task):
-    """Examples are rows of tensors; the last rows are held out for validation. `units` names each row's real units.
+    """Examples are rows of tensors; the last rows are held out for validation.
+
+    `output` says what the model returns, or reads the prediction out of it. `units` names each row's real units. With
+    `per_unit` the model answers for every unit, and what it answers for padding does not count.
 
     >>> task = TensorTask({"x": torch.randint(5, (100, 8))}, torch.ones(100, 8, dtype=torch.bool))
     >>> len(task.train), len(task.validation)
@@ -39,12 +42,9 @@ class TensorTask(Task):
         output: str | Callable[[Any], Prediction] = "categorical",
         validation_count: int | None = None,
         units: Sequence[Sequence[str]] | None = None,
+        per_unit: bool = False,
     ) -> None:
-        for name, tensor in inputs.items():
-            if len(tensor) != len(valid):
-                raise DataError(
-                    f"input '{name}' has {len(tensor)} rows and `valid` has {len(valid)}: give one row per example"
-                )
+        self._check(inputs, valid, units)
         held_out = max(1, len(valid) // 10) if validation_count is None else validation_count
         if not 0 < held_out < len(valid):
             raise DataError(
@@ -54,14 +54,27 @@ class TensorTask(Task):
         self.train = range(len(valid) - held_out)
         self.validation = range(len(valid) - held_out, len(valid))
         self._read = output if callable(output) else _reader(output)
-        self._units = units
+        self._units, self._per_unit = units, per_unit
+
+    @staticmethod
+    def _check(inputs: Mapping[str, Tensor], valid: Tensor, units: Sequence[Sequence[str]] | None) -> None:
+        for name, rows in {**inputs, "units": valid if units is None else units}.items():
+            if len(rows) != len(valid):
+                raise DataError(f"'{name}' has {len(rows)} rows and valid has {len(valid)}: give one per example")
+        Batch({}, valid)  # refuses what is no mask, and empty examples by their row
+        for row, names in enumerate(units or ()):
+            if len(names) != int(valid[row].sum()):
+                raise DataError(f"row {row} has {int(valid[row].sum())} real units and {len(names)} names for them")
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         rows = torch.as_tensor(list(examples))
         return Batch({name: tensor[rows] for name, tensor in self.inputs.items()}, self.valid[rows])
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return self._read(output)
+        prediction = self._read(output)
+        if not self._per_unit:
+            return prediction
+        return {name: _without_padding(head, batch) for name, head in prediction.items()}
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         return super().units(examples) if self._units is None else [list(self._units[i]) for i in examples]
@@ -69,4 +82,22 @@ class TensorTask(Task):
 
 def _reader(kind: str) -> Callable[[Any], Prediction]:
     head = HEADS.get(kind)
-    return lambda output: {"output": head(output)}
+
+    def read(output: Any) -> Prediction:
+        if not isinstance(output, Tensor):
+            raise ModelError(
+                f"the model returned a {type(output).__name__}, not a tensor: say where the prediction is, e.g. "
+                "TensorTask(..., output=lambda out: {'label': Categorical(out.logits)})"
+            )
+        return {"output": head(output)}
+
+    return read
+
+
+def _without_padding(head: Head, batch: Batch) -> Head:
+    """Let the model say the same about padding whatever is masked, so that it never counts."""
+    real = batch.valid.view(*batch.valid.shape, *[1] * (head.raw.dim() - 2))
+    return type(head)(torch.where(real, head.raw, 0))
+
+
+Head = Categorical | Bernoulli | Value

@@ -34,6 +34,10 @@ class Bar:
     def advance(self, total: int) -> None:
         self.progress.update(self.task, advance=1, total=total)
 
+    def say(self, what: str) -> None:
+        """Show what is being done before the steps begin."""
+        self.progress.update(self.task, description=f"{self.title}: {what}")
+
     def note(self, scores: Sequence[DepthScore]) -> None:
         """Show the last depth's score beside the bar."""
         last = scores[-1]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from ..errors import SettingError, UnknownNameError
 from ..gates.baseline import BaselineConfig
 from ..gates.probe import ProbeConfig
 from ..objective.objective import ObjectiveConfig
 from ..registry import unknown
+from ..settings import change
 from .optimizer import OPTIMIZERS
 
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How a probe is found. `recipe` in `fit` starts from one of RECIPES and changes what is given."""
+    """How a probe is found; `recipe` makes one from a name and a few changes."""
 
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -35,8 +36,11 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "learning_rate", "validation_limit"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise SettingError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("warmup", "validate_every", "checkpoint_every", "patience", "restarts"):
+            if getattr(self, name) < 0:
+                raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if not 0 <= self.decay <= 1:
             raise SettingError(f"decay must lie in [0, 1], got {self.decay}: it is a share of the training")
         OPTIMIZERS.get(self.optimizer)
@@ -50,7 +54,7 @@ class FitConfig:
         return self.checkpoint_every or self.validation_steps
 
 
-# De Cao et al. (2020) as their notebook runs it, with one pass per batch instead of two (no worse, see results/).
+# De Cao et al. (2020) as their notebook runs it, with one pass per batch instead of two.
 PUBLISHED = FitConfig(
     probe=ProbeConfig(
         voter="published",
@@ -73,19 +77,12 @@ PUBLISHED = FitConfig(
 RECIPES = {"default": FitConfig(), "published": PUBLISHED}
 
 
-def recipe(
-    name: str = "default", *, kind: str | None = None, margin: float | None = None, **changes: object
-) -> FitConfig:
-    """Return a recipe's settings with some of them changed.
+def recipe(name: str = "default", **changes: Any) -> FitConfig:
+    """Return a recipe's settings with some of them changed, wherever they are: in the fit, its probe or its objective.
 
-    >>> recipe("published", kind="hidden", margin=0.1, steps=500).steps
-    500
+    >>> recipe("published", kind="hidden", margin=0.1, steps=500).objective.margin
+    0.1
     """
     if name not in RECIPES:
         raise UnknownNameError(unknown("recipe", name, RECIPES))
-    config = RECIPES[name]
-    if kind is not None:
-        config = replace(config, probe=replace(config.probe, kind=kind))  # type: ignore[arg-type]
-    if margin is not None:
-        config = replace(config, objective=replace(config.objective, margin=margin))
-    return replace(config, **changes)  # type: ignore[arg-type]
+    return change(RECIPES[name], changes)

@@ -13,7 +13,7 @@ from ..objective.objective import Objective, ObjectiveConfig
 from ..tasks.task import Task
 from ..types import Batch
 from .random import NOISE, generator
-from .step import Look, look, step, without
+from .step import Look, look, step
 
 START_DRAWS = 8  # masks per example that set where its constraint starts
 
@@ -35,11 +35,11 @@ def fit_free(
     with model.frozen():
         seen = look(model, task, batch)
         terms = Objective(objective, len(batch)).to(batch.valid.device)
-        terms.start.copy_(_start(model, task, seen, gates, terms, config.seed))
+        terms.start.copy_(_start(seen, gates, terms, config.seed))
         optimizer = torch.optim.Adam([gates.logits], lr=config.learning_rate)
         for number in range(config.steps):
             noise = generator(config.seed, NOISE, START_DRAWS + number, batch.valid.device)
-            loss = step(model, task, seen, gates, terms, 0, slice(None), number / config.steps, noise)
+            loss = step(seen, gates, terms, 0, progress=number / config.steps, generator=noise, index=slice(None))
             optimizer.zero_grad()
             torch.autograd.backward(loss.total * len(batch))  # every example is a problem of its own
             optimizer.step()
@@ -47,12 +47,12 @@ def fit_free(
 
 
 @torch.no_grad()
-def _start(model: Adapter, task: Task, seen: Look, gates: FreeGates, terms: Objective, seed: int) -> torch.Tensor:
+def _start(seen: Look, gates: FreeGates, terms: Objective, seed: int) -> torch.Tensor:
     """Return where each example's constraint starts: the divergence, or the share kept, of its first masks."""
     votes, draws = gates(seen.states, 0), []
     for number in range(START_DRAWS):
         keep = votes.sample(generator(seed, NOISE, number, seen.batch.valid.device)).prod(0)
-        draws.append(terms.divergence(seen.original, without(model, task, seen, gates, 0, keep)))
+        draws.append(terms.divergence(seen.original, seen.masked_by(gates, 0, keep)))
     if terms.config.form == "rate":
         return votes.keep_probability().mean(1)
     return torch.stack(draws).mean(0)

@@ -16,7 +16,7 @@ from ..models.adapter import Adapter
 from ..objective.objective import Objective
 from ..tasks.task import Task
 from ..types import Batch
-from .step import look, without
+from .step import look
 from .validate import DepthScore
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def divergence_without_a_tenth(
     for batch in batches:
         seen = look(model, task, batch)
         keep = without_a_tenth(probe(seen.states, depth).log_keep(), batch.valid)
-        parts.append(objective.divergence(seen.original, without(model, task, seen, probe, depth, keep.float())))
+        parts.append(objective.divergence(seen.original, seen.masked_by(probe, depth, keep)))
     return float(torch.cat(parts).mean())
 
 
@@ -71,18 +71,15 @@ def without_a_tenth(
     return keep.view_as(valid)
 
 
-def give_up(trouble: Trouble, score: DepthScore, margin: float) -> None:
+def give_up(trouble: Trouble, score: DepthScore, margin: float, spare: bool) -> None:
     """Say what happened, with numbers, and what to try. A mask that keeps everything is still true, so it may stay."""
     numbers = f"(kept {score.kept:.3f}, divergence {score.divergence:.3g}, margin {margin})"
     if trouble == "open":
-        log.warning(
-            "depth %d keeps everything though a tenth could go %s and starting anew did not help: "
-            "try more steps or a larger probe.hidden",
-            score.depth,
-            numbers,
+        log.warning("depth %d keeps everything though a tenth could go %s: try more steps", score.depth, numbers)
+    elif spare:
+        log.warning("depth %d drops everything %s: going on with an earlier probe that held", score.depth, numbers)
+    else:
+        raise CollapseError(
+            f"depth {score.depth} drops everything against its margin {numbers}, also after starting anew: "
+            "try a larger margin or a smaller learning_rate"
         )
-        return
-    raise CollapseError(
-        f"depth {score.depth} drops everything against its margin {numbers} and starting anew did not help: "
-        "try a larger margin or a smaller learning_rate"
-    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -15,6 +17,7 @@ from ..objective.objective import Objective
 from ..provenance import versions
 from ..settings import to_dict
 from ..storage import load_tensors, save_tensors
+from ..tasks.task import Task
 from .config import FitConfig
 from .validate import DepthScore
 
@@ -52,6 +55,7 @@ class Progress:
         """Give a depth that got stuck a whole training again."""
         self.restarts[depth] += 1
         self.began[depth], self.ends[depth] = self.step, self.step + steps
+        self.waited = 0
 
 
 @dataclass
@@ -64,21 +68,27 @@ class Run:
     optimizer: torch.optim.Optimizer
     progress: Progress
     fingerprint: str
+    data: str
     best: dict[str, Tensor] = field(default_factory=dict)
 
-    def keep_if_better(self, scores: list[DepthScore]) -> bool:
+    def settled(self, depth: int) -> bool:
+        """Say whether a depth has met the constraint itself, no longer one that is being tightened."""
+        return self.progress.of(depth) >= max(self.config.objective.tighten, 0.1)
+
+    def compare(self, scores: list[DepthScore]) -> None:
         """Remember this probe if it is the sparsest so far whose thresholded masks hold at every depth."""
-        config = self.config.objective
-        settled = all(self.progress.of(d) >= config.tighten for d in range(self.probe.depth_count))
-        if not settled or not all(score.feasible(config) for score in scores):
-            return False
-        cost, divergence = mean(s.cost(config) for s in scores), mean(s.divergence for s in scores)
-        if not self._better(cost, divergence):
-            return False
         now = self.progress
-        now.best_cost, now.best_divergence, now.best_step = cost, divergence, now.step
+        if not now.history or now.history[-1]["step"] != now.step:
+            now.history.append(self._history_row(scores))
+        if not all(self.settled(score.depth) for score in scores):
+            return
+        config = self.config.objective
+        cost, divergence = mean(s.cost(config) for s in scores), mean(s.divergence for s in scores)
+        if not all(score.feasible(config) for score in scores) or not self._better(cost, divergence):
+            now.waited += bool(self.best)
+            return
+        now.best_cost, now.best_divergence, now.best_step, now.waited = cost, divergence, now.step, 0
         self.best = {name: tensor.detach().clone() for name, tensor in self.probe.state_dict().items()}
-        return True
 
     def _better(self, cost: float, divergence: float) -> bool:
         """Prefer the sparser probe, and of two that keep practically the same the one that changes less."""
@@ -87,32 +97,36 @@ class Run:
             return True
         return cost < best + TIE and divergence < least
 
-    def save(self, path: str) -> None:
-        """Write everything the next step depends on."""
-        groups = {
-            "probe": self.probe.state_dict(),
-            "objective": self.objective.state_dict(),
-            "best": self.best,
+    def _history_row(self, scores: list[DepthScore]) -> dict[str, Any]:
+        return {
+            "step": self.progress.step,
+            "kept": [score.kept for score in scores],
+            "divergence": [score.divergence for score in scores],
+            "multiplier": self.objective.dual.multiplier.tolist(),
         }
+
+    def save(self, path: Path) -> None:
+        """Write everything the next step depends on."""
+        groups = {"probe": self.probe.state_dict(), "objective": self.objective.state_dict(), "best": self.best}
         tensors = {f"{group}/{name}": t for group, named in groups.items() for name, t in named.items()}
         for number, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer/{number}/{name}": t for name, t in state.items()}
         info = {
-            "fingerprint": self.fingerprint,
-            "sites": self.probe.site_names,
+            **self._belongs_to(),
             "settings": to_dict(self.config),
             "progress": asdict(self.progress),
             "versions": versions(),
         }
         save_tensors(path, KIND, tensors, info)
 
-    def load(self, path: str) -> None:
+    def load(self, path: Path) -> None:
         """Go on where `path` left off, if it is the same fit."""
         tensors, info = load_tensors(path, KIND)
-        check_same_fit(path, info, self)
+        self._check_same_fit(path, info)
         self.probe.load_state_dict(_group(tensors, "probe"))
         self.objective.load_state_dict(_group(tensors, "objective"))
-        self.best = _group(tensors, "best")
+        device = next(self.probe.parameters()).device
+        self.best = {name: tensor.to(device) for name, tensor in _group(tensors, "best").items()}
         self.optimizer.load_state_dict(self._optimizer_state(_group(tensors, "optimizer")))
         self.progress = Progress(**info["progress"])
 
@@ -123,24 +137,35 @@ class Run:
             state.setdefault(int(number), {})[key] = tensor
         return {"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]}
 
+    def _belongs_to(self) -> dict[str, Any]:
+        return {"fingerprint": self.fingerprint, "data": self.data, "sites": list(self.probe.site_names)}
+
+    def _check_same_fit(self, path: Path, info: dict[str, Any]) -> None:
+        """Refuse to go on from a checkpoint of another model, other data, other sites or other settings."""
+        names = {"fingerprint": "another model", "data": "other data", "sites": "other sites"}
+        for key, mine in self._belongs_to().items():
+            if info[key] != mine:
+                raise StorageError(
+                    f"{path} belongs to {names[key]} ({key} {info[key]}, this fit has {mine}): "
+                    "go on with what it was made with, or fit into another directory"
+                )
+        settings = to_dict(self.config)
+        changed = [name for name in settings if info["settings"].get(name) != settings[name]]
+        if changed:
+            raise StorageError(
+                f"{path} was made with other settings ({', '.join(changed)} differ): resume with the same settings, "
+                "or fit into another directory"
+            )
+
+
+def data_mark(task: Task) -> str:
+    """Return what tells one data set from another: its sizes and its first examples."""
+    batch = task.collate(task.train[:8])
+    digest = hashlib.sha256(str(batch.valid.tolist()).encode())
+    for name, value in sorted(batch.inputs.items()):
+        digest.update(f"{name} {value.tolist() if isinstance(value, Tensor) else value}".encode())
+    return f"{len(task.train)}+{len(task.validation)} {digest.hexdigest()[:12]}"
+
 
 def _group(tensors: dict[str, Tensor], group: str) -> dict[str, Tensor]:
     return {name.removeprefix(f"{group}/"): t for name, t in tensors.items() if name.startswith(f"{group}/")}
-
-
-def check_same_fit(path: str, info: dict[str, Any], run: Run) -> None:
-    """Refuse to go on from a checkpoint of another model, other sites or other settings."""
-    if info["fingerprint"] != run.fingerprint:
-        raise StorageError(
-            f"{path} belongs to another model (fingerprint {info['fingerprint']}, this one has {run.fingerprint}): "
-            "load the model it was fitted on, or fit into another directory"
-        )
-    if tuple(info["sites"]) != run.probe.site_names:
-        raise StorageError(f"{path} was fitted on sites {info['sites']}, this model has {list(run.probe.site_names)}")
-    mine = to_dict(run.config)
-    changed = [name for name in mine if info["settings"].get(name) != mine[name]]
-    if changed:
-        raise StorageError(
-            f"{path} was made with other settings ({', '.join(changed)} differ): resume with the same settings, "
-            "or fit into another directory"
-        )

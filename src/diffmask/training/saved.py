@@ -28,6 +28,7 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
         "settings": to_dict(fitted.config),
         "scores": [asdict(score) for score in fitted.scores],
         "restarts": fitted.restarts,
+        "history": fitted.history,
         "versions": versions(),
     }
     save_tensors(path, KIND, fitted.probe.state_dict(), info)
@@ -46,5 +47,6 @@ def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
     config = from_dict(FitConfig, info["settings"], str(path))
     probe = make_probe(info["sites"], info["widths"], config.probe)
     probe.load_state_dict(tensors)
+    probe.to(model.device)
     scores = [DepthScore(**score) for score in info["scores"]]
-    return Fit(model, task, probe, config, scores, info["restarts"], [], info["fingerprint"])
+    return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])

@@ -35,45 +35,47 @@ class Voting(Protocol):
 class Look:
     """What one original pass tells: the states at every site, and the prediction to preserve."""
 
+    model: Adapter
+    task: Task
     batch: Batch
     states: States
     original: Prediction
 
+    def masked_at(self, site_name: str, keep: Tensor, baseline: Tensor) -> Prediction:
+        """Predict again with only what `keep` keeps at a site."""
+        output = run_masked(self.model, self.batch, self.states, site_name, keep, baseline)
+        return self.task.read(output, self.batch)
+
+    def masked_by(self, probe: Voting, depth: int, keep: Tensor) -> Prediction:
+        """Predict again with only what `keep` keeps, where and as the probe masks at `depth`."""
+        return self.masked_at(probe.site_name(depth), keep, probe.baseline(depth))
+
 
 def look(model: Adapter, task: Task, batch: Batch) -> Look:
     """Run the model as it is and write down its states."""
-    with torch.no_grad(), capture(model.sites) as states:
+    with torch.no_grad(), capture([*model.passed, *model.sites]) as states:
         original = task.read(model(batch), batch)
-    return Look(batch, states, original)
-
-
-def without(model: Adapter, task: Task, seen: Look, probe: Voting, depth: int, keep: Tensor) -> Prediction:
-    """Predict again with only what `keep` keeps at the site and with the baseline that the probe has at `depth`."""
-    return predict_masked(model, task, seen, probe.site_name(depth), keep, probe.baseline(depth))
-
-
-def predict_masked(
-    model: Adapter, task: Task, seen: Look, site_name: str, keep: Tensor, baseline: Tensor
-) -> Prediction:
-    """Predict again with only what `keep` keeps at a site."""
-    return task.read(run_masked(model, seen.batch, seen.states, site_name, keep, baseline), seen.batch)
+    states.check_single(model.sites)
+    return Look(model, task, batch, states, original)
 
 
 def step(
-    model: Adapter,
-    task: Task,
     seen: Look,
     probe: Voting,
     objective: Objective,
     depth: int,
-    index: Index,
+    *,
     progress: float,
     generator: torch.Generator,
+    index: Index | None = None,
 ) -> Loss:
-    """Let the gates vote on what was seen, drop what they close, and weigh what that changed."""
+    """Let the gates vote on what was seen, drop what they close, and weigh what that changed.
+
+    `index` says whose λ it is: the depth's, unless every example has one.
+    """
     votes = probe(seen.states, depth)
     gates = votes.sample(generator)
-    masked = without(model, task, seen, probe, depth, gates.prod(0))
+    masked = seen.masked_by(probe, depth, gates.prod(0))
     divergence = objective.divergence(seen.original, masked)
     divergence = votes.gate.credit(divergence, gates, votes.logits, seen.batch.valid)
-    return objective(divergence, votes, seen.batch.valid, index, progress)
+    return objective(divergence, votes, seen.batch.valid, depth if index is None else index, progress)

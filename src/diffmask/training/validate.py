@@ -15,7 +15,7 @@ from ..objective.objective import Objective, ObjectiveConfig
 from ..objective.sparsity import expected_l0, mean_over_units
 from ..tasks.task import Task
 from ..types import Batch, check_finite
-from .step import look, without
+from .step import look
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def validate(
         for depth in range(probe.depth_count):
             votes = probe(seen.states, depth)
             keep = votes.hard_keep() & batch.valid
-            masked = without(model, task, seen, probe, depth, keep.float())
+            masked = seen.masked_by(probe, depth, keep)
             rows[depth].append(
                 [
                     expected_l0(votes, batch.valid),

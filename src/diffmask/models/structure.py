@@ -1,0 +1,111 @@
+"""Find the sites of a model by its structure, not by its name: the input embedding and the list of equal blocks.
+
+transformers moves modules between releases, and users bring models nobody has heard of; an embedding and a list of
+blocks are still there. What is not found can always be named by hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from ..errors import SiteError
+from ..registry import unknown
+from .sites import Site, trace
+
+Named = tuple[str, nn.Module]
+
+
+def find_sites(model: nn.Module) -> list[Site]:
+    """Find the input embeddings before position, what enters the first block, and what leaves each block."""
+    where, part = _input_part(model)
+    embedding, blocks = _input_embedding(part), _blocks(part)
+    if embedding is None and not blocks:
+        raise SiteError(
+            f"no sites found in {type(model).__name__}: it has no nn.Embedding, no nn.ModuleList of equal blocks and "
+            "no recurrent layer. Name the modules whose outputs hold one state per unit: "
+            'adapt(model, sites=["encoder", …])'
+        )
+    sites = [] if embedding is None else [Site(where + embedding[0], embedding[1])]
+    if blocks and not isinstance(blocks[0][1], nn.RNNBase):
+        sites.append(Site(f"{where}{blocks[0][0]}:input", blocks[0][1], "input"))
+    return sites + [Site(where + name, block) for name, block in blocks]
+
+
+def blocks_beside(model: nn.Module, sites: Sequence[Site]) -> list[Site]:
+    """Return the blocks that are no sites: what a run that resumes after them need not compute."""
+    chosen = {site.module for site in sites if site.side == "output"}
+    _, part = _input_part(model)
+    return [Site(f"passed: {name}", block) for name, block in _blocks(part) if block not in chosen]
+
+
+def named_site(model: nn.Module, site: Site | str) -> Site:
+    """Turn the name of a module, perhaps with ":input", into a site."""
+    if isinstance(site, Site):
+        return site
+    path, _, side = site.partition(":")
+    modules = dict(model.named_modules())
+    if path not in modules or not path:
+        raise SiteError(unknown(f"module in {type(model).__name__}", path, [name for name in modules if name]))
+    if side not in ("", "input", "output"):
+        raise SiteError(f"site '{site}': a module has an ':input' and an ':output', not '{side}'")
+    return Site(site, modules[path], "input" if side == "input" else "output")
+
+
+def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any]) -> list[Site]:
+    """Order the sites as `run` reaches them; a block that runs several times gets one site per call.
+
+    What enters a later call of a shared block is what left the call before, and an embedding that a decoder uses
+    too has met the inputs in its first call: of these, only the first is a site.
+    """
+    order = trace(sites, run)
+    missing = [site.name for site in sites if site not in order]
+    if missing:
+        raise SiteError(f"site '{missing[0]}' was not reached when the model ran on the example: leave it out")
+    calls, turn, found = Counter(order), Counter[Site](), []
+    for site in order:
+        call, turn[site] = turn[site], turn[site] + 1
+        if calls[site] == 1:
+            found.append(site)
+        elif site.side == "output" and not isinstance(site.module, nn.Embedding):
+            found.append(replace(site, name=f"{site.name}@{call}", call=call, calls=calls[site]))
+        elif call == 0:
+            found.append(replace(site, calls=calls[site]))
+    return found
+
+
+def _input_part(model: nn.Module) -> Named:
+    """Return the part that reads the inputs: the encoder of an encoder–decoder, or the whole model."""
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        encoder = model.get_encoder()  # type: ignore[operator]
+        return next((f"{name}.", module) for name, module in model.named_modules() if module is encoder)
+    return "", model
+
+
+def _input_embedding(part: nn.Module) -> Named | None:
+    """Return the embedding transformers declares, or else the first one there is."""
+    try:
+        declared = part.get_input_embeddings()  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        declared = None
+    embeddings = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.Embedding)]
+    return next((pair for pair in embeddings if pair[1] is declared), next(iter(embeddings), None))
+
+
+def _blocks(part: nn.Module) -> list[Named]:
+    """Return the longest list of equal blocks that is in no other, or else the recurrent layers."""
+    lists = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.ModuleList) and _equal(m)]
+    inner = {m for _, outer in lists for m in outer.modules() if m is not outer}  # such as a block's experts
+    lists = [(name, m) for name, m in lists if m not in inner]
+    if not lists:
+        return [(name, m) for name, m in part.named_modules() if isinstance(m, nn.RNNBase)]
+    name, longest = max(lists, key=lambda pair: len(pair[1]))
+    return [(f"{name}.{i}" if name else str(i), block) for i, block in enumerate(longest)]
+
+
+def _equal(blocks: nn.ModuleList) -> bool:
+    return len({type(block) for block in blocks}) == 1

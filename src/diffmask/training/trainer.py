@@ -1,0 +1,194 @@
+"""The loop of a fit: one step after another, validated, rescued where gates are stuck, and written down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from ..errors import ModelError
+from ..gates.probe import Probe, make_probe
+from ..models.adapter import Adapter
+from ..objective.objective import Objective
+from ..tasks.task import Task
+from ..types import Batch, check_finite
+from .bar import Bar
+from .config import FitConfig
+from .guard import diagnose, give_up
+from .optimizer import OPTIMIZERS
+from .random import NOISE, START, batch_indices, draw_depth, generator
+from .run import Progress, Run, data_mark
+from .start import Survey, measure_start, place_baselines, survey
+from .step import look, step
+from .validate import DepthScore, in_batches, validate
+
+log = logging.getLogger(__name__)
+
+SURVEY_BATCHES = 16
+
+
+class Trainer:
+    """The loop, and what it needs at every turn."""
+
+    def __init__(
+        self, model: Adapter, task: Task, config: FitConfig, accelerator: Accelerator, checkpoint: Path | None
+    ) -> None:
+        self.model, self.task, self.config = model, task, config
+        self.accelerator, self.checkpoint = accelerator, checkpoint
+        self.device: torch.device = accelerator.device
+
+    def run_to_end(self, bar: Bar) -> tuple[Run, list[DepthScore]]:
+        """Train until every depth has ended or nothing gets better; return the run, its probe selected, and scores."""
+        run = self._start(bar)
+        bar.move_to(run.progress.step)
+        batches = self._train_batches(run.progress.step)
+        while run.progress.unfinished() and not self._waited_enough(run):
+            self._one_step(run, next(batches))
+            bar.advance(max(run.progress.ends))
+            if run.progress.step % self.config.validation_steps == 0:
+                self._validate(run, bar)
+            if run.progress.step % self.config.checkpoint_steps == 0:
+                self._save(run)
+        return run, self._finish(run)
+
+    def _one_step(self, run: Run, batch: Batch) -> None:
+        """Take one step at one depth; what is held or has ended stands still."""
+        now = run.progress
+        depth = draw_depth(now.unfinished(), self.config.seed, now.step)
+        share = now.of(depth)
+        self._set_rates(run, share)
+        noise = generator(self.config.seed, NOISE, now.step, self.device)
+        seen = look(self.model, self.task, batch)
+        check_finite(seen.original, f" at step {now.step}")
+        loss = step(seen, run.probe, run.objective, depth, progress=share, generator=noise)
+        run.optimizer.zero_grad()
+        self.accelerator.backward(loss.total)
+        self._hold_still(run, depth, share)
+        run.optimizer.step()
+        now.step += 1
+
+    def _hold_still(self, run: Run, depth: int, share: float) -> None:
+        if share < run.probe.config.baseline.hold:
+            run.probe.baselines.zero_grad()
+        for ended in set(run.probe.voters_at(depth)) - set(run.progress.unfinished()):
+            run.probe.voter(ended).zero_grad()
+
+    def _set_rates(self, run: Run, share: float) -> None:
+        rise = min(1.0, (run.progress.step + 1) / self.config.warmup) if self.config.warmup else 1.0
+        fall = min(1.0, (1 - share) / self.config.decay) if self.config.decay else 1.0
+        for group in run.optimizer.param_groups:
+            group["lr"] = group["base_lr"] * rise * fall
+
+    def _validate(self, run: Run, bar: Bar) -> None:
+        scores = self._scores(run)
+        run.compare(scores)
+        bar.note(scores)
+        for score in scores:
+            if run.settled(score.depth):
+                self._rescue(run, score)
+
+    def _scores(self, run: Run) -> list[DepthScore]:
+        self._check_weights(run)
+        return validate(self.model, self.task, run.probe, run.objective, self._validation_batches())
+
+    def _rescue(self, run: Run, score: DepthScore) -> None:
+        """Start a stuck depth anew, or say what is known when that did not help."""
+        trouble = diagnose(self.model, self.task, run.probe, run.objective, score, self._validation_batches())
+        if trouble is None:
+            return
+        if run.progress.restarts[score.depth] >= self.config.restarts:
+            give_up(trouble, score, self.config.objective.margin, spare=bool(run.best))
+            return
+        log.warning("depth %d is stuck %s at step %d: starting anew", score.depth, trouble, run.progress.step)
+        run.progress.start_anew(score.depth, self.config.steps)
+        voter = run.probe.voter(score.depth)
+        voter.restart(generator(self.config.seed, START, run.progress.step, self.device))
+        run.objective.dual.reset(score.depth)
+        for parameter in voter.parameters():
+            run.optimizer.state.pop(parameter, None)
+
+    def _waited_enough(self, run: Run) -> bool:
+        return self.config.patience > 0 and run.progress.waited >= self.config.patience
+
+    def _finish(self, run: Run) -> list[DepthScore]:
+        """Select the sparsest feasible probe; if there is none, keep the last one and say so."""
+        scores = self._scores(run)
+        run.compare(scores)
+        if self.config.select and run.best:
+            run.probe.load_state_dict(run.best)
+            scores = self._scores(run)
+        if not all(score.feasible(self.config.objective) for score in scores):
+            worst = max(scores, key=lambda score: score.divergence)
+            log.warning(
+                "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
+                "train longer, or certify() each explanation",
+                worst.divergence,
+                worst.depth,
+            )
+        self._save(run)
+        return scores
+
+    def _start(self, bar: Bar) -> Run:
+        """Build the run, and either go on from its checkpoint or find where it starts."""
+        bar.say("looking at the model")
+        found = survey(self.model, self.task, self._some_batches())
+        run = self._make_run(found)
+        if self.checkpoint and self.checkpoint.exists():
+            run.load(self.checkpoint)
+            return run
+        bar.say("placing the baseline")
+        seed = self.config.seed
+        run.probe.standardise(found.means, found.stds)
+        place_baselines(self.model, self.task, run.probe, run.objective, found, self._train_batches(0), seed)
+        measure_start(self.model, self.task, run.probe, run.objective, self._some_batches(), seed)
+        self._save(run)
+        return run
+
+    def _make_run(self, found: Survey) -> Run:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            probe = make_probe(self.model.sites.names, found.widths, self.config.probe).to(self.device)
+        objective = Objective(self.config.objective, probe.depth_count).to(self.device)
+        progress = Progress.fresh(probe.depth_count, self.config.steps)
+        optimizer = self._make_optimizer(probe, found)
+        marks = self.model.fingerprint, data_mark(self.task)
+        return Run(self.config, probe, objective, optimizer, progress, *marks)
+
+    def _make_optimizer(self, probe: Probe, found: Survey) -> torch.optim.Optimizer:
+        """Give the gates one rate, and each baseline one that fits the size of the states it stands in for."""
+        rate, settings = self.config.learning_rate, self.config.probe.baseline
+        groups = [{"params": list(probe.voters.parameters()), "lr": rate, "base_lr": rate}]
+        for vector, site in zip(probe.baselines.vectors, probe.masked_indices, strict=False):
+            own = rate * settings.learning_rate * (float(found.stds[site].mean()) if settings.scaled else 1.0)
+            groups += [{"params": [vector], "lr": own, "base_lr": own}] if settings.learned else []
+        optimizer: torch.optim.Optimizer = OPTIMIZERS.get(self.config.optimizer)(groups, lr=rate)
+        return optimizer
+
+    def _train_batches(self, first: int) -> Iterator[Batch]:
+        for rows in batch_indices(len(self.task.train), self.config.batch_size, self.config.seed, first):
+            yield self.task.collate([self.task.train[i] for i in rows]).to(self.device)
+
+    def _some_batches(self) -> Iterator[Batch]:
+        """Yield the first training batches in order of the data."""
+        some = self.task.train[: SURVEY_BATCHES * self.config.batch_size]
+        return in_batches(self.task, some, self.config.batch_size, self.device)
+
+    def _validation_batches(self) -> Iterator[Batch]:
+        some = self.task.validation[: self.config.validation_limit]
+        return in_batches(self.task, some, max(64, self.config.batch_size), self.device)
+
+    def _save(self, run: Run) -> None:
+        if self.checkpoint:
+            self._check_weights(run)
+            run.save(self.checkpoint)
+
+    def _check_weights(self, run: Run) -> None:
+        """Stop before NaN is validated or saved: the last checkpoint is then still good."""
+        if not all(bool(parameter.isfinite().all()) for parameter in run.probe.parameters()):
+            raise ModelError(
+                f"the probe's weights became NaN or infinite before step {run.progress.step}: the model's masked "
+                "output or its gradient was not finite; run the model in float32, or lower learning_rate"
+            )
