@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 NAMES = {
     "truth": "the truth",
     "diffmask": "**DiffMask, ours**",
-    "margin at once": "ours, without tightening",
-    "baseline free": "ours, baseline free from the start",
     "published": "DiffMask, published recipe",
     "per-example": "DiffMask per example",
     "erasure": "exact erasure, searched",

@@ -30,7 +30,8 @@ class FitConfig:
     validate_every: Annotated[int, "steps between two validations; 0 takes a twentieth of the steps"] = 0
     validation_limit: Annotated[int, "most examples used in a validation"] = 1024
     patience: Annotated[int, "stop after this many validations without a better probe; 0 never stops"] = 0
-    restarts: Annotated[int, "how often a depth whose gates are stuck may start anew"] = 2
+    guard: Annotated[bool, "watch for depths whose gates are stuck"] = True
+    restarts: Annotated[int, "how often such a depth may start anew"] = 2
     select: Annotated[bool, "return the sparsest feasible probe seen, not the last"] = True
     checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
 
@@ -70,7 +71,7 @@ PUBLISHED = FitConfig(
     learning_rate=3e-4,
     warmup=200,
     decay=0.0,
-    restarts=0,
+    guard=False,
     select=False,
 )
 

@@ -87,7 +87,7 @@ class Trainer:
         run.compare(scores)
         bar.note(scores)
         for score in scores:
-            if run.settled(score.depth):
+            if self.config.guard and run.settled(score.depth):
                 self._rescue(run, score)
 
     def _scores(self, run: Run) -> list[DepthScore]:
