@@ -1,1 +1,1 @@
-"""Ratios against the plain forward pass and against rivals, all taken side by side in one run."""
+"""What things cost, as ratios to the plain forward pass, all taken side by side in one run."""

@@ -8,7 +8,33 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editors
+    from .explaining.certify import certify as certify
+    from .explaining.explain import explain as explain
+    from .explanation import Explanation as Explanation
+    from .models.adapter import Adapter as Adapter
+    from .models.adapter import adapt as adapt
+    from .models.sites import Site as Site
+    from .models.sites import capture as capture
+    from .models.sites import replace as replace
+    from .models.sites import resume as resume
+    from .tasks.task import Task as Task
+    from .tasks.tensors import TensorTask as TensorTask
+    from .tasks.text import MultiLabelClassification as MultiLabelClassification
+    from .tasks.text import NextToken as NextToken
+    from .tasks.text import SpanAnswer as SpanAnswer
+    from .tasks.text import TextClassification as TextClassification
+    from .tasks.text import TextRegression as TextRegression
+    from .tasks.text import TokenClassification as TokenClassification
+    from .training.config import FitConfig as FitConfig
+    from .training.config import recipe as recipe
+    from .training.fit import Fit as Fit
+    from .training.fit import fit as fit
+    from .training.saved import load_fit as load_fit
+    from .training.saved import save_fit as save_fit
+    from .types import Batch as Batch
 
 _PUBLIC = {
     "Adapter": "models.adapter",
@@ -16,9 +42,15 @@ _PUBLIC = {
     "Explanation": "explanation",
     "Fit": "training.fit",
     "FitConfig": "training.config",
+    "MultiLabelClassification": "tasks.text",
+    "NextToken": "tasks.text",
     "Site": "models.sites",
+    "SpanAnswer": "tasks.text",
     "Task": "tasks.task",
     "TensorTask": "tasks.tensors",
+    "TextClassification": "tasks.text",
+    "TextRegression": "tasks.text",
+    "TokenClassification": "tasks.text",
     "adapt": "models.adapter",
     "capture": "models.sites",
     "certify": "explaining.certify",

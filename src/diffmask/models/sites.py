@@ -10,103 +10,21 @@ with resume(sites["block.3"], state, states):  # the same, without computing wha
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
 from itertools import count
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
-from ..registry import unknown
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """A named place in a model: the input or the output of a module at one of its calls.
-
-    `item` picks the tensor: a position or a name among the arguments, or in a tuple or mapping output.
-    A module that runs `calls` times in one forward pass (shared layers) has one site per `call`.
-    """
-
-    name: str
-    module: nn.Module
-    side: Literal["input", "output"] = "output"
-    item: int | str = 0
-    call: int = 0
-    calls: int = 1
-
-
-class Sites(Sequence[Site]):
-    """The sites of a model in forward order, by position or by name."""
-
-    def __init__(self, sites: Iterable[Site]) -> None:
-        self._sites = tuple(sites)
-        if not self._sites:
-            raise SiteError("a model needs at least one site: name the module whose output holds one state per unit")
-        if len(set(self.names)) < len(self):
-            raise SiteError(f"two sites share a name; give each its own: {', '.join(self.names)}")
-        self._check_nesting()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(site.name for site in self._sites)
-
-    def __len__(self) -> int:
-        return len(self._sites)
-
-    def _check_nesting(self) -> None:
-        """Refuse a repeated module inside another site: when that is skipped, its calls could not be told apart."""
-        for inner in (site for site in self._sites if site.calls > 1):
-            for outer in self._sites:
-                if outer.module is not inner.module and any(m is inner.module for m in outer.module.modules()):
-                    raise SiteError(f"site '{inner.name}' runs several times inside site '{outer.name}': leave one out")
-
-    def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, str):
-            return self._sites[key]
-        if key not in self.names:
-            raise SiteError(unknown("site", key, self.names))
-        return self._sites[self.names.index(key)]
-
-
-class States(dict[str, Tensor]):
-    """What `capture` saw: the state at each site by name, and the whole outputs `resume` hands back."""
-
-    def __init__(self, sites: Iterable[Site]) -> None:
-        super().__init__()
-        self.sites = tuple(sites)
-        self.outputs: dict[str, Any] = {}
-        self.visits: Counter[str] = Counter()
-
-    def __missing__(self, name: str) -> Tensor:
-        known = [site.name for site in self.sites]
-        if name in known:
-            raise SiteError(f"site '{name}' was not reached: run the model inside `with capture(...)` first")
-        raise SiteError(unknown("captured site", name, known))
-
-    def check_single(self, sites: Iterable[Site]) -> None:
-        """Refuse sites that one pass reached several times, and forget other states it did: none can stand for all."""
-        names = {site.name for site in sites}
-        for name in [name for name, times in self.visits.items() if times > 1]:
-            if name in names:
-                raise SiteError(
-                    f"site '{name}' ran {self.visits[name]} times in one pass: give an example to get one site per "
-                    "call, adapt(model, example=batch)"
-                )
-            del self[name]
-
-    def up_to(self, site: Site) -> list[Site]:
-        """Return the captured sites from the first the model reached to `site`."""
-        self[site.name]
-        by_name = {s.name: s for s in self.sites}
-        reached = list(self)  # in the order of the pass, whatever order the sites were listed in
-        return [by_name[name] for name in reached[: reached.index(site.name) + 1]]
+from .site import Site as Site
+from .site import Sites as Sites
+from .site import States as States
 
 
 @contextmanager

@@ -1,0 +1,166 @@
+import logging
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    BertConfig,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+from diffmask.errors import DataError
+from diffmask.explaining.explain import explain
+from diffmask.models.adapter import adapt
+from diffmask.objective.divergence import divergence
+from diffmask.tasks.text import (
+    MultiLabelClassification,
+    NextToken,
+    SpanAnswer,
+    TextClassification,
+    TextRegression,
+    TokenClassification,
+    at_last_real,
+)
+from diffmask.training.config import recipe
+from diffmask.training.fit import fit
+
+WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "fast", "funny", "highly", "enjoyable", "movie", "."]
+SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {
+    "intermediate_size": 24,
+    "max_position_embeddings": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+TEXTS = ["a fast movie .", "funny", "a highly enjoyable movie .", "fast . fast"]
+
+
+def make_tokenizer(max_length=16, **names):
+    inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", **names}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=max_length, **special)
+
+
+def make_task(kind=TextClassification, texts=TEXTS, **settings):
+    return kind(make_tokenizer(settings.pop("longest", 16)), texts, texts[:2], **settings)
+
+
+def test_units_are_the_tokens_and_padding_is_none():
+    task = make_task()
+    assert task.units(["funny", "a fast movie ."]) == [
+        ["[CLS]", "funny", "[SEP]"],
+        ["[CLS]", "a", "fast", "movie", ".", "[SEP]"],
+    ]
+    assert task.collate(["funny", "a fast movie ."]).valid.sum(1).tolist() == [3, 6]
+
+
+def test_special_tokens_are_no_units_when_they_are_not_gated():
+    task = make_task(gate_special=False)
+    assert task.units(["funny movie"]) == [["funny", "movie"]]
+    assert task.collate(["funny movie"]).valid.tolist() == [[False, True, True, False]]
+
+
+def test_a_pair_is_one_example():
+    task = make_task(texts=[("funny", "a movie"), ("fast", ".")])
+    assert task.units([("funny", "a movie")]) == [["[CLS]", "funny", "[SEP]", "a", "movie", "[SEP]"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "model_class", "config", "heads"),
+    [
+        (TextClassification, BertForSequenceClassification, {"num_labels": 3}, {"label": (4, 3)}),
+        (MultiLabelClassification, BertForSequenceClassification, {"num_labels": 3}, {"labels": (4, 3)}),
+        (TextRegression, BertForSequenceClassification, {"num_labels": 1}, {"value": (4, 1)}),
+        (TokenClassification, BertForTokenClassification, {"num_labels": 3}, {"labels": (4, 7, 3)}),
+        (SpanAnswer, BertForQuestionAnswering, {}, {"start": (4, 7), "end": (4, 7)}),
+    ],
+)
+def test_every_task_reads_its_prediction_and_does_not_see_padding(kind, model_class, config, heads):
+    torch.manual_seed(0)
+    task, model = make_task(kind), adapt(model_class(BertConfig(**SIZES, **config)).eval())
+    with torch.no_grad():
+        batch, alone = task.collate(TEXTS), task.collate(TEXTS[:1])
+        found, single = task.read(model(batch), batch), task.read(model(alone), alone)
+    assert {name: tuple(head.raw.shape) for name, head in found.items()} == heads
+    for name, head in single.items():
+        real = head.raw[0]
+        among = found[name].raw[0][: len(real)] if real.dim() and heads[name][1] == 7 else found[name].raw[0]
+        torch.testing.assert_close(among, real, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_model_says_about_padding_never_counts_as_divergence():
+    task = make_task(TokenClassification)
+    batch = task.collate(TEXTS)
+
+    class Output:
+        def __init__(self, seed):
+            real = batch.inputs["attention_mask"].bool().unsqueeze(-1)
+            noise = torch.randn(4, 7, 3, generator=torch.Generator().manual_seed(seed))
+            self.logits = torch.where(real, 1.0, noise)
+
+    gap = divergence(task.read(Output(0), batch), task.read(Output(1), batch))
+    torch.testing.assert_close(gap, torch.zeros(4))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_next_token_is_read_at_the_last_real_position(side):
+    values = torch.arange(12.0).view(2, 6, 1)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1] if side == "left" else [1, 1, 1, 1, 0, 0]])
+    assert at_last_real(values, mask).flatten().tolist() == [5, 11 if side == "left" else 9]
+
+
+def test_next_token_of_a_causal_model_has_the_vocabulary_as_categories():
+    torch.manual_seed(0)
+    model = adapt(LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2)).eval())
+    task = make_task(NextToken)
+    batch = task.collate(TEXTS)
+    batch.inputs.pop("token_type_ids", None)
+    with torch.no_grad():
+        assert task.read(model(batch), batch)["next token"].raw.shape == (4, len(WORDS))
+
+
+def test_a_probe_is_fitted_and_explains_text_with_its_tokens():
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(**SIZES, num_labels=2))
+    with torch.no_grad():  # make the random model decided, so that there is something to keep
+        model.classifier.weight.mul_(200)
+    task = make_task(texts=TEXTS * 8)
+    fitted = fit(adapt(model), task, recipe(kind="input", steps=12, batch_size=8, ablation_steps=4, guard=False))
+    explanation = explain(fitted, ["a fast movie ."])[0]
+    assert explanation.units == ("[CLS]", "a", "fast", "movie", ".", "[SEP]")
+    assert explanation.scores.shape == (4, 6)
+    assert explanation.verification is not None
+
+
+def test_a_text_that_is_too_long_is_cut_with_a_warning_or_refused(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert make_task(longest=5).collate(["a fast funny movie ."]).valid.shape == (1, 5)
+    assert "has 7 tokens and the model takes 5" in caplog.text and "last 2 tokens are not explained" in caplog.text
+    with pytest.raises(DataError, match=r"has 7 tokens and the model takes 5.*strict=False"):
+        make_task(longest=5, strict=True).collate(["a fast funny movie ."])
+
+
+@pytest.mark.parametrize("text", ["", "  ", ("", " ")])
+def test_an_empty_text_is_refused(text):
+    with pytest.raises(DataError, match="a text is empty"):
+        make_task().collate([text])
+
+
+def test_texts_and_pairs_do_not_mix():
+    with pytest.raises(DataError, match="single texts and pairs are mixed"):
+        make_task().collate(["funny", ("a", "movie")])
+
+
+def test_a_tokenizer_without_padding_says_how_to_get_it():
+    with pytest.raises(DataError, match=r"has no padding token.*tokenizer\.pad_token = tokenizer\.eos_token"):
+        TextClassification(make_tokenizer(pad_token=None), TEXTS, TEXTS)
