@@ -1,5 +1,10 @@
 """Models small enough to know the answer, and one thread: two cores are shared with other jobs."""
 
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -54,3 +59,14 @@ def batch() -> Batch:
 @pytest.fixture
 def adapter(tower: Tower) -> Adapter:
     return adapt(tower)
+
+
+@pytest.fixture
+def outside() -> Callable[[str], str]:
+    """Run code as a user does, without the checker of types, which would complain first; return its complaint."""
+
+    def run(code: str) -> str:
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{code}"
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120).stderr
+
+    return run

@@ -44,9 +44,25 @@ def test_scores_of_another_shape_are_refused_with_both_shapes():
         explanation(scores=torch.zeros(2, 2), kept=torch.ones(2, dtype=torch.bool))
 
 
+def test_a_prediction_of_values_is_neither_the_same_nor_another():
+    assert Verification(0.04, 0.1, "kl", {}, {}).same_prediction is None
+
+
+@pytest.mark.parametrize("verification", [None, Verification(0.2, 0.1, "kl", {}, {})])
+def test_what_was_not_measured_to_hold_is_not_certified(verification):
+    with pytest.raises(SettingError, match=r"needs a verification within its margin: use certify\(\)"):
+        explanation(verification=verification, certified=True)
+
+
+def test_two_explanations_are_compared_by_identity():
+    one = explanation()
+    assert one == one and one != explanation() and len({one, explanation()}) == 2
+
+
 @pytest.mark.parametrize("verification", [None, MEASURED])
 def test_an_explanation_survives_the_disk(tmp_path, verification):
-    before = explanation(verification=verification, certified=True, info={"seed": 3, "measure": "kl"})
+    certified = verification is not None
+    before = explanation(verification=verification, certified=certified, info={"seed": 3, "measure": "kl"})
     before.save(tmp_path / "it.safetensors")
     after = Explanation.load(tmp_path / "it.safetensors")
     assert torch.equal(after.scores, before.scores) and torch.equal(after.kept, before.kept)

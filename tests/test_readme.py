@@ -11,7 +11,7 @@ def test_the_readmes_example_runs_and_says_what_it_promises(capsys):
         names: dict[str, object] = {}
         exec(block, names)
         explanation = names["explanation"]
-        assert explanation.verified and explanation.certified
+        assert explanation.verified
         assert set(explanation.kept_units) <= {"good", "bad"}
     assert "→" in capsys.readouterr().out
 

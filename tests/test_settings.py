@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import pytest
 
 from diffmask.errors import SettingError
-from diffmask.settings import check_choices, from_dict, to_dict
+from diffmask.settings import change, check_choices, from_dict, to_dict
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,12 @@ class Outer:
     steps: Annotated[int, "how many"] = 10
     verbose: bool = False
     form: Annotated[Literal["margin", "rate"], "which"] = "margin"
+
+
+@dataclass(frozen=True)
+class Both:
+    inner: Inner = field(default_factory=Inner)
+    rate: float = 2.0
 
 
 def test_settings_survive_a_trip_through_json():
@@ -67,3 +73,36 @@ def test_a_choice_that_does_not_exist_is_refused_with_the_choices():
         SettingError, match=r"run\.form: no choice named 'margn'; did you mean 'margin'\? Known: margin, rate"
     ):
         check_choices(from_dict(Outer, {"form": "margn"}), "run")
+
+
+def test_a_change_finds_its_setting_wherever_it_is():
+    assert change(Outer(), {"rate": 1, "steps": 3}) == Outer(Inner(1.0), 3)
+
+
+def test_a_whole_group_may_be_changed():
+    assert change(Outer(), {"inner": Inner(0.1)}) == change(Outer(), {"inner": {"rate": 0.1}}) == Outer(Inner(0.1))
+
+
+def test_of_two_settings_of_one_name_the_outer_one_is_changed():
+    assert change(Both(), {"rate": 3.0}) == Both(Inner(0.5), 3.0)
+
+
+def test_a_change_leaves_the_settings_it_was_made_from_alone():
+    before = Outer()
+    change(before, {"rate": 0.1})
+    assert before == Outer()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rat": 0.1}, "no setting named 'rat'; did you mean 'rate'? Known: rate, name, inner, steps, verbose, form"),
+        ({"rate": "fast"}, "rate takes float, got 'fast'"),
+        ({"steps": 1.5}, "steps takes int, got 1.5"),
+        ({"inner": 3}, "inner is a group of settings, got 3"),
+    ],
+)
+def test_a_change_that_does_not_fit_is_named(changes, message):
+    with pytest.raises(SettingError) as caught:
+        change(Outer(), changes)
+    assert str(caught.value) == message

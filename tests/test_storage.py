@@ -125,7 +125,7 @@ def test_nothing_is_unpickled(tmp_path, dump):
 def test_a_full_disk_leaves_the_old_file_whole_and_nothing_else(saved):
     message = write_with_full_disk(saved)
     assert f"could not write {saved} ({os.strerror(errno.EFBIG)})" in message
-    assert "the file that was there before is whole" in message and "Free some space" in message
+    assert "the file that was there before is whole" in message and "free some space, then run again" in message
     assert torch.equal(load_tensors(saved, "probe")[0]["w"], TENSORS["w"])
     assert os.listdir(saved.parent) == [saved.name]
 
@@ -148,7 +148,7 @@ def test_an_interrupted_write_leaves_the_old_file_whole_and_nothing_else(saved, 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match=r"could not write .*choose another place"):
+    with pytest.raises(StorageError, match=r"could not write .*nothing was left behind. Choose another place"):
         write_file(tmp_path / "file" / "below", b"x")
     assert (tmp_path / "file").read_text() == "in the way"
 

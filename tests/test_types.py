@@ -20,6 +20,12 @@ def test_a_batch_with_no_units_at_all_is_refused():
         Batch({}, torch.ones(2, 0, dtype=torch.bool))
 
 
+def test_a_mask_of_integers_is_refused_with_what_to_pass(outside):
+    complaint = outside("import torch, diffmask.types; diffmask.types.Batch({}, torch.ones(2, 3, dtype=torch.long))")
+    wanted = "DataError: valid must be a bool tensor (example, unit), got torch.int64 of shape (2, 3): pass mask.bool()"
+    assert wanted in complaint
+
+
 def test_a_batch_is_as_long_as_its_examples(batch):
     assert len(batch) == 2
 
@@ -60,8 +66,11 @@ def test_log_probabilities_of_a_half_precision_model_are_exact_to_float32():
 def test_nan_or_infinite_outputs_are_refused_with_their_name_and_example(head, bad):
     raw = torch.zeros(4, 3)
     raw[2, 1] = raw[3, 0] = bad
-    with pytest.raises(ModelError, match=r"output 'label' is NaN or infinite for 2 of 4 examples \(first: example 2\)"):
-        check_finite({"fine": Value(torch.zeros(4)), "label": head(raw)})
+    wanted = (
+        r"output 'label' is NaN or infinite here for 2 of 4 examples of a batch \(the first is number 2\): check the"
+    )
+    with pytest.raises(ModelError, match=wanted):
+        check_finite({"fine": Value(torch.zeros(4)), "label": head(raw)}, " here")
 
 
 def test_a_ruled_out_category_is_no_error():

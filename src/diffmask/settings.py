@@ -78,6 +78,9 @@ def _changed(settings: Any, path: tuple[str, ...], value: Any) -> Any:
     name, *rest = path
     if rest:
         return dataclasses.replace(settings, **{name: _changed(getattr(settings, name), tuple(rest), value)})
-    hint = typing.get_type_hints(type(settings))[name]
-    whole_group = dataclasses.is_dataclass(hint) and dataclasses.is_dataclass(value)
-    return dataclasses.replace(settings, **{name: value if whole_group else _value(hint, value, name)})
+    old, hint = getattr(settings, name), typing.get_type_hints(type(settings))[name]
+    if dataclasses.is_dataclass(old) and isinstance(value, dict):
+        value = change(old, value)
+    elif not dataclasses.is_dataclass(value):
+        value = _value(hint, value, name)
+    return dataclasses.replace(settings, **{name: value})

@@ -52,9 +52,10 @@ def _move(value: Any, device: torch.device | str) -> Any:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One choice among the categories on the last axis; impossible ones may be −inf."""
+    """One choice among the categories on the last axis; impossible ones may be −inf. Only `real` positions count."""
 
     raw: Float[Tensor, " batch *rest category"]
+    real: Bool[Tensor, "batch unit"] | None = None
 
     def log_probs(self) -> Float[Tensor, " batch *rest category"]:
         return self.raw.float().log_softmax(-1)
@@ -65,9 +66,10 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """Independent yes/no answers, one logit each."""
+    """Independent yes/no answers, one logit each. Only `real` positions count."""
 
     raw: Float[Tensor, " batch *rest"]
+    real: Bool[Tensor, "batch unit"] | None = None
 
     def log_probs(self) -> Float[Tensor, " batch *rest 2"]:
         logit = self.raw.float()
@@ -82,6 +84,7 @@ class Value:
     """A regression output: numbers, not probabilities. It decides nothing that could stay the same to the bit."""
 
     raw: Float[Tensor, " batch *rest"]
+    real: Bool[Tensor, "batch unit"] | None = None
 
 
 Prediction = Mapping[str, Categorical | Bernoulli | Value]

@@ -84,6 +84,19 @@ def test_a_depth_that_does_not_exist_is_refused_by_name(fitted, depth):
         explain(fitted, fitted.task.validation[:1], depth=depth)
 
 
+@pytest.mark.parametrize(("name", "depth"), [("embedding", 0), ("block 1", 2)])
+def test_a_depth_may_be_the_name_of_its_site(fitted, name, depth):
+    for how in (explain, certify):
+        (named,), (numbered,) = (how(fitted, fitted.task.validation[:1], depth=d) for d in (name, depth))
+        assert named.depth == depth and named.depths[depth] == name
+        assert torch.equal(named.kept, numbered.kept) and named.verification == numbered.verification
+
+
+def test_a_name_that_is_no_depth_gets_the_nearest(fitted):
+    with pytest.raises(SettingError, match=r"no depth named 'block 3'; did you mean 'block \d'"):
+        explain(fitted, fitted.task.validation[:1], depth="block 3")
+
+
 def test_no_examples_is_an_error(fitted):
     with pytest.raises(DataError, match="nothing to explain"):
         explain(fitted, [])
@@ -97,6 +110,17 @@ def test_a_nan_prediction_is_not_explained(fitted):
     broken = Fit(evidence_model(Broken()), fitted.task, fitted.probe, fitted.config, [], [], [], "")
     with pytest.raises(ModelError, match="NaN or infinite"):
         explain(broken, fitted.task.validation[:2])
+
+
+@pytest.mark.parametrize("how", [explain, certify])
+def test_a_prediction_that_a_mask_turns_into_nan_is_not_explained(fitted, how):
+    model = Evidence()
+    model.answer.register_forward_hook(
+        lambda module, args, output: output.masked_fill((args[0].amax(-1, keepdim=True) < 1), torch.nan)
+    )
+    broken = Fit(evidence_model(model), fitted.task, ruined(fitted).probe, fitted.config, [], [], [], "")
+    with pytest.raises(ModelError, match="is NaN or infinite when only the kept units are there for"):
+        how(broken, fitted.task.validation[:10])
 
 
 def test_certify_repairs_masks_that_break_the_margin(fitted):

@@ -35,8 +35,8 @@ def test_votes_on_the_input_multiply(states, gate):
     probe = trained("input", gate=gate)
     each = []
     for k, name in enumerate(NAMES):
-        read = torch.cat([states["embed"], states[name]], -1)
-        each.append(probe.gate.open(probe.voters[k](read)))
+        read = torch.cat([states["embed"], states[name]], -1) if k else states["embed"]
+        each.append(probe.gates[k].open(probe.voters[k](read)))
     for depth in range(4):
         product = torch.stack(each[: depth + 1]).prod(0)
         assert torch.allclose(probe(states, depth).keep_probability(), product, atol=1e-6)
@@ -57,6 +57,16 @@ def test_an_input_probe_reads_nothing_above_its_depth(states, depth):
     assert torch.equal(probe(states, depth).logits, before)
     states[NAMES[depth]] = states[NAMES[depth]] + 1
     assert not torch.isclose(probe(states, depth).logits[-1], before[-1]).any()
+
+
+def test_the_first_voter_on_the_input_reads_it_once():
+    assert fresh("input").voter(0).first.in_features == WIDTHS[0]
+
+
+def test_every_depth_has_a_gate_of_its_own():
+    probe = fresh("input", gate="reinforce")
+    assert len({id(gate) for gate in probe.gates}) == probe.depth_count == 4
+    assert sum(name.endswith("average") for name in probe.state_dict()) == 4
 
 
 @pytest.mark.parametrize("depth", range(4))
@@ -126,7 +136,8 @@ def test_each_voter_learns_what_is_usual_at_the_sites_it_reads(kind):
     means = [torch.full((width,), float(i)) for i, width in enumerate(WIDTHS)]
     probe.standardise(means, [torch.full((width,), 2.0 + i) for i, width in enumerate(WIDTHS)])
     for depth, voter in enumerate(probe.voters):
-        expected = torch.cat([means[i] for i in ((0, depth) if kind == "input" else (depth,))])
+        reads = (0, depth) if kind == "input" and depth else (depth,)
+        expected = torch.cat([means[i] for i in reads])
         assert torch.equal(voter.mean, expected) and torch.allclose(1 / voter.scale, expected + 2)
 
 

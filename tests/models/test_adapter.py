@@ -21,8 +21,9 @@ class Branches(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(4))
 
 
-def test_sites_are_the_first_embedding_and_the_longest_list_of_equal_blocks():
-    assert adapt(Branches()).sites.names == ("words", "layers.0", "layers.1", "layers.2", "layers.3")
+def test_sites_are_the_first_embedding_what_enters_the_first_block_and_the_longest_list_of_equal_blocks():
+    names = adapt(Branches()).sites.names
+    assert names == ("words", "layers.0:input", "layers.0", "layers.1", "layers.2", "layers.3")
 
 
 def test_a_model_without_blocks_has_its_embedding():
@@ -122,3 +123,100 @@ def test_batches_may_hold_more_than_tensors(tower):
     model = Flagged()
     x = torch.ones(1, 2)
     assert Adapter(model, [Site("it", model)])(Batch({"x": x, "double": True}, x.bool())).sum() == 4
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_freezing_touches_no_switch_of_the_machine_for_longer_than_it_lasts(dropout):
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(2, 2, num_layers=2, dropout=dropout)
+
+    cudnn, mha = torch.backends.cudnn, torch.backends.mha
+    kept = cudnn.deterministic, cudnn.benchmark
+    before = cudnn.enabled, mha.get_fastpath_enabled()
+    with pytest.raises(KeyError), adapt(Recurrent()).frozen():
+        assert (cudnn.deterministic, cudnn.benchmark) == kept
+        assert cudnn.enabled == (before[0] and not dropout)  # cuDNN gives no gradient in eval mode
+        assert not mha.get_fastpath_enabled()
+        raise KeyError
+    assert (cudnn.deterministic, cudnn.benchmark) == kept
+    assert (cudnn.enabled, mha.get_fastpath_enabled()) == before
+
+
+def test_running_the_example_moves_no_running_statistics(batch):
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.norm = nn.Embedding(7, 5), nn.BatchNorm1d(5)
+
+        def forward(self, tokens):
+            return self.norm(self.embed(tokens))
+
+    model = Normed().train()
+    before = {name: buffer.clone() for name, buffer in model.norm.named_buffers()}
+    adapt(model, ["embed", "norm"], batch)
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.norm.named_buffers())
+    assert model.norm.training
+
+
+def test_a_fingerprint_knows_every_single_weight_and_the_class():
+    class Other(Branches):
+        pass
+
+    model, other = Branches(), Other()
+    other.load_state_dict(model.state_dict())
+    before = adapt(model).fingerprint
+    assert adapt(other).fingerprint != before
+    for parameter in model.parameters():
+        with torch.no_grad():
+            parameter.view(-1)[-1] += 1e-6
+        assert adapt(model).fingerprint != before
+        before = adapt(model).fingerprint
+
+
+def test_a_fingerprint_knows_the_order_of_the_weights():
+    model = nn.Sequential(nn.Embedding(8192, 2))
+    before = adapt(model).fingerprint
+    with torch.no_grad():
+        model[0].weight[[0, 8191]] = model[0].weight[[8191, 0]]
+    assert adapt(model).fingerprint != before
+
+
+def test_a_fingerprint_reads_complex_numbers():
+    model = nn.Sequential(nn.Embedding(3, 2))
+    model.register_buffer("rotations", torch.zeros(3, dtype=torch.complex128))
+    assert adapt(model).fingerprint
+
+
+class Mixture(nn.Module):
+    """A block that is itself a longer list of equal modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(2, 2) for _ in range(8))
+
+
+def test_the_experts_inside_a_block_are_no_blocks():
+    model = nn.Module()
+    model.words, model.layers = nn.Embedding(3, 2), nn.ModuleList(Mixture() for _ in range(3))
+    assert adapt(model).sites.names == ("words", "layers.0:input", "layers.0", "layers.1", "layers.2")
+
+
+class Unrolled(nn.Module):
+    """A list that holds the same block three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.blocks = nn.Embedding(7, 2), nn.ModuleList([nn.Linear(2, 2)] * 3)
+
+    def forward(self, tokens):
+        state = self.embed(tokens)
+        for block in self.blocks:
+            state = block(state)
+        return state
+
+
+def test_a_list_that_repeats_one_block_has_one_site_per_call(batch):
+    sites = adapt(Unrolled(), example=batch).sites
+    assert len(sites) == 5 and len({(site.module, site.side, site.call) for site in sites}) == 5

@@ -11,7 +11,8 @@ from diffmask.models.adapter import Adapter, adapt
 from diffmask.models.sites import Site, Sites, capture, replace, resume
 from diffmask.types import Batch
 
-SITES = ["embed", "blocks.0", "blocks.1", "blocks.2"]
+SITES = ["embed", "blocks.0:input", "blocks.0", "blocks.1", "blocks.2"]
+LEFT = {"embed": 0, "blocks.0:input": 0, "blocks.0": 1, "blocks.1": 2, "blocks.2": 3}  # blocks up to and with a site
 
 
 class Fragile(nn.Module):
@@ -54,7 +55,7 @@ def run(context, model, *args, **kwargs):
 def test_captured_states_are_those_a_forward_pass_by_hand_computes(adapter, tower, batch):
     states, output = look(adapter, batch)
     state = tower.embed(batch.inputs["tokens"])
-    assert torch.equal(states["embed"], state)
+    assert torch.equal(states["embed"], state) and torch.equal(states["blocks.0:input"], state)
     for i, block in enumerate(tower.blocks):
         state = block(state)
         assert torch.equal(states[f"blocks.{i}"], state)
@@ -83,7 +84,7 @@ def test_replacing_a_state_by_something_else_changes_the_output(adapter, batch, 
 def test_replacing_a_state_gives_what_the_layers_after_it_make_of_it(adapter, tower, batch, name):
     new = other(look(adapter, batch)[0][name])
     expected = new
-    for block in tower.blocks[SITES.index(name) :]:
+    for block in tower.blocks[LEFT[name] :]:
         expected = block(expected)
     assert torch.equal(run(replace(adapter.sites[name], new), adapter, batch), tower.head(expected.mean(1)))
 
@@ -95,7 +96,10 @@ def test_resuming_gives_exactly_what_replacing_gives(adapter, batch, name):
     assert torch.equal(run(resume(site, new, states), adapter, batch), run(replace(site, new), adapter, batch))
 
 
-@pytest.mark.parametrize(("name", "expected"), [("embed", [1, 1, 1]), ("blocks.0", [0, 1, 1]), ("blocks.2", [0, 0, 0])])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("embed", [1, 1, 1]), ("blocks.0:input", [1, 1, 1]), ("blocks.0", [0, 1, 1]), ("blocks.2", [0, 0, 0])],
+)
 def test_resuming_runs_only_what_comes_after_the_site(adapter, tower, batch, name, expected):
     states, _ = look(adapter, batch)
     before = [block.runs for block in tower.blocks]
@@ -255,7 +259,9 @@ def test_a_state_of_another_shape_is_refused_with_both_shapes(adapter, batch, na
 def test_a_site_that_does_not_exist_gets_the_nearest_name(adapter):
     with pytest.raises(SiteError) as caught:
         adapter.sites["block.1"]
-    wanted = "no site named 'block.1'; did you mean 'blocks.1'? Known: embed, blocks.0, blocks.1, blocks.2"
+    wanted = (
+        "no site named 'block.1'; did you mean 'blocks.1'? Known: embed, blocks.0:input, blocks.0, blocks.1, blocks.2"
+    )
     assert str(caught.value) == wanted
 
 
@@ -287,3 +293,23 @@ def test_resuming_is_right_when_sites_are_listed_out_of_order(tower, batch):
     states, _ = look(model, batch)
     site, new = model.sites["blocks.0"], other(states["blocks.0"])
     assert torch.equal(run(resume(site, new, states), model, batch), run(replace(site, new), model, batch))
+
+
+class Nested(nn.Module):
+    """Runs one shared layer several times inside each of its blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Linear(4, 4)
+        self.outer = nn.Sequential(self.shared, nn.Tanh(), self.shared)
+
+    def forward(self, x):
+        return self.outer(x)
+
+
+def test_a_repeated_module_inside_another_site_is_refused():
+    model = Nested()
+    batch = Batch({"x": torch.randn(2, 3, 4)}, torch.ones(2, 3, dtype=torch.bool))
+    assert adapt(model, ["shared"], batch).sites.names == ("shared@0", "shared@1")
+    with pytest.raises(SiteError, match="site 'shared@0' runs several times inside site 'outer': leave one out"):
+        adapt(model, ["shared", "outer"], batch)

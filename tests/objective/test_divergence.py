@@ -147,11 +147,17 @@ def test_values_are_compared_by_their_squared_difference():
 
 
 @each_measure
-def test_a_value_has_no_probabilities(measure):
-    value = {"price": Value(torch.zeros(2))}
-    wanted = f"output 'price' is a value, not a distribution: use divergence squared-error, not {measure}"
-    with pytest.raises(SettingError, match=wanted):
-        divergence(value, value, measure)
+def test_a_value_is_compared_by_its_squared_error_whatever_the_measure(measure):
+    one, other = ({"price": Value(torch.tensor(prices))} for prices in ([1.0, 2.0], [1.5, 5.0]))
+    assert divergence(one, other, measure).tolist() == [0.25, 9.0]
+
+
+@each_measure
+def test_a_value_beside_a_category_adds_its_squared_error(measure):
+    one, other = Categorical(logits(4, 3, seed=0)), Categorical(logits(4, 3, seed=1))
+    alone = divergence({"y": one}, {"y": other}, measure)
+    both = divergence({"y": one, "x": Value(torch.zeros(4))}, {"y": other, "x": Value(torch.full((4,), 2.0))}, measure)
+    assert torch.allclose(both, alone + 4)
 
 
 @pytest.mark.parametrize("head", [Categorical(torch.zeros(2, 3)), Bernoulli(torch.zeros(2))])
@@ -175,3 +181,13 @@ def test_agreement_is_the_share_of_decisions_that_stayed():
     one = {"y": Categorical(torch.tensor([[1.0, 0.0], [0.0, 1.0]])), "z": Bernoulli(torch.tensor([[1.0, -1.0]] * 2))}
     other = {"y": Categorical(torch.tensor([[2.0, 0.0], [1.0, 0.0]])), "z": Bernoulli(torch.tensor([[1.0, 1.0]] * 2))}
     assert agreement(one, other).tolist() == [0.75, 0.25]
+
+
+def test_a_prediction_that_decides_nothing_agrees():
+    assert agreement({"x": Value(torch.zeros(3))}, {"x": Value(torch.ones(3))}).tolist() == [1, 1, 1]
+
+
+def test_a_value_beside_a_decision_changes_no_agreement():
+    one = {"x": Value(torch.zeros(2)), "z": Bernoulli(torch.tensor([1.0, -1.0]))}
+    other = {"x": Value(torch.ones(2)), "z": Bernoulli(torch.tensor([1.0, 1.0]))}
+    assert agreement(one, other).tolist() == [1, 0]

@@ -14,8 +14,8 @@ def task() -> DigitCounting:
 
 
 @pytest.fixture(scope="module")
-def validation(task):
-    return task.collate(task.validation)
+def published(task):
+    return task.collate(task.test)
 
 
 def rows(batch):
@@ -24,36 +24,35 @@ def rows(batch):
         yield query, digits[:length]
 
 
-def test_nine_thousand_examples_train_and_one_thousand_validate(task):
-    assert len(task.train) == 9000 and len(task.validation) == 1000
-    assert not set(task.train) & set(task.validation)
+def test_the_authors_validation_set_is_the_test_set_and_nothing_is_selected_on_it(task):
+    assert (task.train, task.validation, task.test) == (range(8000), range(8000, 9000), range(9000, 10_000))
 
 
-def test_the_share_of_positive_labels_is_the_published_one(validation):
-    assert int(labels(validation).sum()) == 362
+def test_the_share_of_positive_labels_is_the_published_one(published):
+    assert int(labels(published).sum()) == 362
 
 
-def test_labels_are_what_counting_says(validation):
-    counted = [float(digits.count(a) > digits.count(b)) for (a, b), digits in rows(validation)]
-    assert labels(validation).tolist() == counted
+def test_labels_are_what_counting_says(published):
+    counted = [float(digits.count(a) > digits.count(b)) for (a, b), digits in rows(published)]
+    assert labels(published).tolist() == counted
 
 
-def test_the_truth_after_the_query_is_every_unit_that_holds_a_query_digit(validation):
-    for (query, digits), mask in zip(rows(validation), truth(validation, 1).tolist(), strict=True):
+def test_the_truth_after_the_query_is_every_unit_that_holds_a_query_digit(published):
+    for (query, digits), mask in zip(rows(published), truth(published, 1).tolist(), strict=True):
         assert mask == [digit in query for digit in digits] + [False] * (10 - len(digits))
 
 
-def test_the_truth_before_the_query_is_every_unit(validation):
-    assert torch.equal(truth(validation, 0), validation.valid)
+def test_the_truth_before_the_query_is_every_unit(published):
+    assert torch.equal(truth(published, 0), published.valid)
 
 
-def test_examples_with_a_query_digit_are_as_many_as_published(validation):
-    assert int(truth(validation, 1).any(1).sum()) == 914
+def test_examples_with_a_query_digit_are_as_many_as_published(published):
+    assert int(truth(published, 1).any(1).sum()) == 914
 
 
-def test_a_uniform_attribution_is_as_far_from_the_truth_as_published(validation):
+def test_a_uniform_attribution_is_as_far_from_the_truth_as_published(published):
     distances = []
-    for query, digits in rows(validation):
+    for query, digits in rows(published):
         true = sum(digit in query for digit in digits)
         if true:
             distances.append(sum(1 / true * math.log((1 / true) / (1 / len(digits))) for _ in range(true)))
@@ -71,10 +70,10 @@ def test_query_digits_are_drawn_half_of_the_time(task):
     assert float(truth(batch, 1).sum() / batch.valid.sum()) == pytest.approx(0.5, abs=0.01)
 
 
-def test_padding_is_not_valid_and_is_no_truth(validation):
-    assert validation.valid.sum(1).tolist() == validation.inputs["length"].tolist()
-    assert not bool((truth(validation, 1) & ~validation.valid).any())
-    assert not bool(validation.inputs["digits"][~validation.valid].any())
+def test_padding_is_not_valid_and_is_no_truth(published):
+    assert published.valid.sum(1).tolist() == published.inputs["length"].tolist()
+    assert not bool((truth(published, 1) & ~published.valid).any())
+    assert not bool(published.inputs["digits"][~published.valid].any())
 
 
 def test_another_seed_draws_other_data_and_the_same_seed_the_same():

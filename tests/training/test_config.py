@@ -27,3 +27,18 @@ def test_a_margin_that_is_not_positive_is_refused_with_the_reason(margin):
 def test_a_setting_that_must_be_positive_says_so(name):
     with pytest.raises(SettingError, match=f"{name} must be positive, got 0"):
         recipe(**{name: 0})
+
+
+def test_a_recipe_is_changed_wherever_the_setting_is():
+    config = recipe("published", kind="hidden", ablation_steps=3, integral=2.0, rate=0.4, learning_rate=1e-2)
+    assert (config.probe.kind, config.probe.baseline.ablation_steps) == ("hidden", 3)
+    assert (config.objective.rate, config.objective.controller.integral) == (0.4, 2.0)
+    assert config.learning_rate == 1e-2  # the outer one of two
+    assert config.probe.baseline.learning_rate == recipe("published").probe.baseline.learning_rate
+
+
+def test_a_misspelt_setting_gets_the_nearest_and_a_wrong_type_its_name():
+    with pytest.raises(SettingError, match="no setting named 'margn'; did you mean 'margin'"):
+        recipe(margn=0.1)
+    with pytest.raises(SettingError, match="steps takes int, got '100'"):
+        recipe(steps="100")

@@ -1,10 +1,14 @@
 import pytest
 import torch
 
-from diffmask.errors import DataError, ModelError, SettingError, StorageError, UnknownNameError
+from diffmask.errors import DataError, ModelError, StorageError, UnknownNameError
+from diffmask.explaining.certify import certify
+from diffmask.explaining.explain import explain
 from diffmask.storage import load_tensors
 from diffmask.tasks.tensors import TensorTask
+from diffmask.training import trainer
 from diffmask.training.fit import CHECKPOINT, fit
+from diffmask.training.run import Progress, Run, data_mark
 from toys import Evidence, evidence_model, evidence_task, small_recipe
 
 
@@ -81,28 +85,49 @@ def test_a_recipe_may_be_named_instead_of_settings():
         fit(evidence_model(), evidence_task(), "defalt")
 
 
-@pytest.mark.parametrize("model, task", [(Evidence(), None), (None, 3)])
-def test_what_is_neither_model_nor_task_is_refused_with_the_next_step(model, task):
-    if hasattr(fit, "__wrapped__"):  # under test, the shape checker would refuse it before we can
-        fit_unchecked = fit.__wrapped__
-        with pytest.raises(SettingError, match=r"pass diffmask.adapt\(model\)|wrap tensors in diffmask.TensorTask"):
-            fit_unchecked(model or evidence_model(), task or evidence_task())
+@pytest.mark.parametrize(
+    ("call", "wanted"),
+    [
+        ("fit(Evidence(), evidence_task())", "fit takes an adapted model, got Evidence: pass diffmask.adapt(model)"),
+        ("fit(evidence_model(), 3)", "fit takes a task, got int: wrap tensors in diffmask.TensorTask"),
+    ],
+)
+def test_what_is_neither_model_nor_task_is_refused_with_the_next_step(outside, call, wanted):
+    complaint = outside(f"from diffmask import fit; from toys import Evidence, evidence_model, evidence_task; {call}")
+    assert f"SettingError: {wanted}" in complaint
+
+
+# The survey looks at 5 batches, 40 steps place the baselines (a look and a masked pass per depth), and the start is
+# measured on 5 batches (a look and three masked passes per depth); then every step takes one look and one masked pass.
+START_UP = 5 + 40 * (1 + 3) + 5 * (1 + 3 * 3)
 
 
 class BrokenLater(Evidence):
-    """Fine where the fit looks first, NaN on an example it meets while training."""
+    """Fine where the fit starts, NaN from some pass of its training on."""
+
+    def __init__(self, good_passes):
+        super().__init__()
+        self.good_passes = START_UP + good_passes
 
     def forward(self, tokens, valid):
         logits = super().forward(tokens, valid)
-        self.seen = getattr(self, "seen", 0) + 1
-        return logits * (torch.nan if self.seen > 400 else 1.0)
+        return logits * (torch.nan if self.passes > self.good_passes else 1.0)
 
 
-def test_nan_during_training_stops_the_fit_and_leaves_the_checkpoint_good(tmp_path):
+@pytest.mark.parametrize(
+    ("good_passes", "complaint"),
+    [
+        (40, "'output' is NaN or infinite at step 20 for"),
+        (41, "the probe's weights became NaN or infinite before step 21: the model's masked output"),
+    ],
+    ids=["as it is", "masked"],
+)
+def test_nan_during_training_stops_the_fit_and_leaves_the_checkpoint_good(tmp_path, good_passes, complaint):
     config = small_recipe(steps=400, checkpoint_every=1, validate_every=400)
-    with pytest.raises(ModelError, match="NaN or infinite at step"):
-        fit(evidence_model(BrokenLater()), evidence_task(), config, directory=tmp_path)
-    tensors, _ = load_tensors(tmp_path / CHECKPOINT, "fit checkpoint")
+    with pytest.raises(ModelError, match=complaint):
+        fit(evidence_model(BrokenLater(good_passes)), evidence_task(), config, directory=tmp_path)
+    tensors, info = load_tensors(tmp_path / CHECKPOINT, "fit checkpoint")
+    assert info["progress"]["step"] == 20
     assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("probe/"))
 
 
@@ -156,3 +181,40 @@ def test_a_truncated_checkpoint_is_refused_and_left_alone(tmp_path):
     with pytest.raises(StorageError, match="is not a whole safetensors file"):
         fit(evidence_model(), evidence_task(), small_recipe(steps=20), directory=tmp_path)
     assert path.stat().st_size == 1000
+
+
+def test_a_depth_that_starts_anew_gets_a_whole_training_and_new_patience():
+    progress = Progress.fresh(depth_count=3, steps=100)
+    progress.step, progress.waited = 60, 4
+    progress.start_anew(1, steps=100)
+    assert (progress.began, progress.ends) == ([0, 60, 0], [100, 160, 100])
+    assert (progress.restarts, progress.waited) == ([0, 1, 0], 0)
+    assert [progress.of(depth) for depth in range(3)] == [0.6, 0.0, 0.6]
+
+
+def test_patience_waits_for_a_depth_that_started_anew(monkeypatch):
+    answers = iter([None] * 5 + ["open"])  # three depths, asked at steps 100 and 120
+    monkeypatch.setattr(Run, "_better", lambda run, *_: not run.best)  # at step 120 it has waited long enough
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: next(answers, None))
+    fitted = fit(evidence_model(), evidence_task(), small_recipe(steps=200, validate_every=20, patience=1))
+    assert fitted.restarts == [0, 0, 1] and fitted.history[-1]["step"] >= 120 + 100
+
+
+def test_the_mark_of_a_data_set_tells_it_from_others_and_is_repeated():
+    mark = data_mark(evidence_task())
+    assert mark == data_mark(evidence_task()) and mark.startswith("300+100 ")
+    assert len({mark, data_mark(evidence_task(seed=1)), data_mark(evidence_task(count=399))}) == 3
+
+
+def regression_task():
+    task = evidence_task()
+    return TensorTask(task.inputs, task.valid, "value", validation_count=100)
+
+
+def test_a_regression_is_fitted_and_decides_nothing_that_could_change():
+    fitted = fit(evidence_model(), regression_task(), small_recipe(margin=1.0))
+    assert fitted.feasible and all(score.agreement == 1 for score in fitted.scores)
+    assert kept_by_token(fitted, depth=2) == [False, False, True, True]
+    for explanation in (*explain(fitted, range(5)), *certify(fitted, range(5))):
+        assert explanation.verification.same_prediction is None
+    assert all(explanation.certified for explanation in certify(fitted, range(5)))

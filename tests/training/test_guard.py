@@ -7,9 +7,10 @@ from diffmask.errors import CollapseError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import Objective, ObjectiveConfig
 from diffmask.training import trainer
+from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.guard import diagnose, without_a_tenth
-from diffmask.training.validate import validate
+from diffmask.training.validate import DepthScore, validate
 from toys import evidence_model, evidence_task, small_recipe
 
 
@@ -66,8 +67,26 @@ def test_a_stuck_depth_starts_anew_and_still_finds_the_answer(monkeypatch):
 
 def test_a_depth_that_stays_closed_stops_the_fit_with_numbers(monkeypatch):
     monkeypatch.setattr(trainer, "diagnose", lambda *_: "closed")
-    with pytest.raises(CollapseError, match=r"depth 0 drops everything against its margin \(kept .*margin 0.1\)"):
+    monkeypatch.setattr(DepthScore, "feasible", lambda *_: False)
+    wanted = (
+        r"depth 0 drops everything against its margin \(kept .*margin 0.1\), also after starting anew: try a larger"
+    )
+    with pytest.raises(CollapseError, match=wanted):
         fit(evidence_model(), evidence_task(), small_recipe(steps=80, validate_every=10))
+
+
+def test_a_depth_that_stays_closed_after_a_probe_that_held_is_reported_and_that_probe_is_returned(monkeypatch, caplog):
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: "closed")
+    with caplog.at_level(logging.WARNING):
+        fitted = fit(evidence_model(), evidence_task(), small_recipe(steps=80, validate_every=10))
+    assert "going on with an earlier probe that held" in caplog.text
+    assert fitted.feasible and fitted.restarts == [2, 2, 2]
+
+
+def test_without_the_guard_no_depth_starts_anew(monkeypatch):
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: "closed")
+    fitted = fit(evidence_model(), evidence_task(), small_recipe(steps=20, validate_every=10, guard=False))
+    assert fitted.restarts == [0, 0, 0] and not recipe("published").guard
 
 
 def test_a_depth_that_stays_open_is_reported_and_kept(monkeypatch, caplog):

@@ -1,3 +1,5 @@
+import logging
+
 import pytest
 import torch
 
@@ -57,8 +59,14 @@ def test_a_token_baseline_needs_an_embedding():
 
 
 class Noisy(Evidence):
+    """Answers a little differently every time."""
+
+    def __init__(self, spread):
+        super().__init__()
+        self.spread, self.noise = spread, torch.Generator().manual_seed(0)
+
     def forward(self, tokens, valid):
-        return super().forward(tokens, valid) + torch.randn(len(tokens))
+        return super().forward(tokens, valid) + self.spread * torch.randn(len(tokens), generator=self.noise)
 
 
 class Broken(Evidence):
@@ -68,7 +76,13 @@ class Broken(Evidence):
 
 def test_a_margin_that_even_the_full_input_breaks_is_refused_with_numbers():
     with pytest.raises(InfeasibleError, match=r"margin 0.1 cannot be met at site 'embedding'.*does not repeat itself"):
-        fit(evidence_model(Noisy()), evidence_task(), small_recipe())
+        fit(evidence_model(Noisy(spread=5.0)), evidence_task(), small_recipe())
+
+
+def test_a_model_that_nearly_repeats_itself_is_fitted_with_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        fit(evidence_model(Noisy(spread=0.8)), evidence_task(), small_recipe(steps=5))
+    assert "site 'embedding': with every unit kept the prediction moves by 0.0" in caplog.text
 
 
 def test_nan_in_the_models_output_is_refused_by_name_and_example():

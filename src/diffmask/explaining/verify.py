@@ -39,7 +39,7 @@ def verification(fitted: Fit, seen: Look, measured: Measured, row: int) -> Verif
     return Verification(
         divergence=float(measured.divergence[row]),
         margin=objective.margin,
-        measure=objective.divergence,
+        measure=objective.divergence if decisions(seen.original) else "squared-error",
         original=_decisions(seen.original, row),
         masked=_decisions(measured.masked, row),
     )

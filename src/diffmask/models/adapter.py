@@ -109,8 +109,9 @@ def _checksums(tensor: Tensor) -> bytes:
     """Return sums over a tensor's bits, plain and by place: exact on any device, and cheap for a large model."""
     if not tensor.numel():
         return b""
-    bits = tensor.detach().contiguous().flatten().view(INTEGERS[tensor.element_size()]).to(torch.int64)
-    places = torch.arange(len(bits), device=bits.device) % 8191 + 1
+    tensor = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+    bits = tensor.contiguous().flatten().view(INTEGERS[tensor.element_size()]).to(torch.int64)
+    places = torch.arange(1, len(bits) + 1, device=bits.device)  # overflow wraps around, the same everywhere
     return f"{int(bits.sum())} {int((bits * places).sum())}".encode()
 
 
@@ -133,4 +134,5 @@ def adapt(model: nn.Module, sites: Sequence[Site | str] | None = None, example: 
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
-        return Adapter(model, in_order_of_calls(found, lambda: adapter(example)), adapter.passed)
+        found = in_order_of_calls(found, lambda: adapter(example))
+    return Adapter(model, found, blocks_beside(model, found))

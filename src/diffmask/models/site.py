@@ -18,7 +18,8 @@ class Site:
     """A named place in a model: the input or the output of a module at one of its calls.
 
     `item` picks the tensor: a position or a name among the arguments, or in a tuple or mapping output.
-    A module that runs `calls` times in one forward pass (shared layers) has one site per `call`.
+    A module that runs `calls` times in one forward pass (shared layers) has one site per `call`. Where an `optional`
+    site holds no tensor, nothing is captured.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Site:
     item: int | str = 0
     call: int = 0
     calls: int = 1
+    optional: bool = False
 
 
 class Sites(Sequence[Site]):

@@ -116,6 +116,8 @@ def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> I
         return next(turn) % site.calls == site.call
 
     def on_output(module: nn.Module, args: Any, output: Any) -> Any:
+        if site.optional and not _holds_tensor(output, site.item):
+            return None
         if mine() and (new := visit(site, _pick(site, output, site.item), output)) is not None:
             return _put(output, site.item, new)
 
@@ -169,6 +171,10 @@ def _argument(site: Site, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> i
         left = [name for name in names if name in kwargs] + [name for name in kwargs if name not in names]
         item = left[item - len(args)] if item - len(args) < len(left) else item
     return item
+
+
+def _holds_tensor(output: Any, item: int | str) -> bool:
+    return isinstance(output, Tensor) or (type(output) is tuple and isinstance(output[cast(int, item)], Tensor))
 
 
 def _pick(site: Site, holder: Any, item: int | str) -> Tensor:

@@ -37,10 +37,15 @@ def find_sites(model: nn.Module) -> list[Site]:
 
 
 def blocks_beside(model: nn.Module, sites: Sequence[Site]) -> list[Site]:
-    """Return the blocks that are no sites: what a run that resumes after them need not compute."""
+    """Return the blocks that are no sites: what a run that resumes after them need not compute.
+
+    A block with a repeated site inside is none of them: skipped, the site's calls could not be told apart.
+    """
     chosen = {site.module for site in sites if site.side == "output"}
+    repeated = {site.module for site in sites if site.calls > 1}
     _, part = _input_part(model)
-    return [Site(f"passed: {name}", block) for name, block in _blocks(part) if block not in chosen]
+    free = [pair for pair in _blocks(part) if pair[1] not in chosen and not repeated & set(pair[1].modules())]
+    return [Site(f"passed: {name}", block, optional=True) for name, block in free]
 
 
 def named_site(model: nn.Module, site: Site | str) -> Site:
@@ -104,7 +109,8 @@ def _blocks(part: nn.Module) -> list[Named]:
     if not lists:
         return [(name, m) for name, m in part.named_modules() if isinstance(m, nn.RNNBase)]
     name, longest = max(lists, key=lambda pair: len(pair[1]))
-    return [(f"{name}.{i}" if name else str(i), block) for i, block in enumerate(longest)]
+    first = {block: i for i, block in reversed(list(enumerate(longest)))}  # one block may stand in several places
+    return [(f"{name}.{i}" if name else str(i), block) for block, i in reversed(first.items())]
 
 
 def _equal(blocks: nn.ModuleList) -> bool:

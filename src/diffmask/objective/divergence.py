@@ -69,8 +69,15 @@ def squared_error(original: Float[Tensor, " *batch"], masked: Float[Tensor, " *b
 def divergence(original: Prediction, masked: Prediction, measure: str = "kl") -> Float[Tensor, " batch"]:
     """Sum a measure over the positions and heads of each example; a value is always compared by squared error."""
     compare = DIVERGENCES.get(measure)
-    gaps = [_gap(compare, name, original[name], masked[name]) for name in original]
-    return torch.stack([gap.flatten(1).sum(1) if gap.dim() > 1 else gap for gap in gaps]).sum(0)
+    gaps = [(_gap(compare, name, original[name], masked[name]), original[name]) for name in original]
+    return torch.stack([_over_positions(gap, head).sum(1) for gap, head in gaps]).sum(0)
+
+
+def _over_positions(values: Tensor, head: Head) -> Float[Tensor, "batch position"]:
+    """Lay out what was computed per position, 0 where the position is not real."""
+    if head.real is not None:
+        values = values * head.real.view(*head.real.shape, *[1] * (values.dim() - 2))
+    return values.reshape(len(values), -1)
 
 
 def _gap(compare: Measure, name: str, original: Head, masked: Head) -> Tensor:
@@ -84,8 +91,14 @@ def _gap(compare: Measure, name: str, original: Head, masked: Head) -> Tensor:
 def agreement(original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:
     """Say for each example which share of its decisions stayed the same; 1 where there is none to change."""
     before, after = decisions(original), decisions(masked)
-    same = [(before[name] == after[name]).float() for name in before]
-    if not same:
+    shares = [_share(before[name] == after[name], original[name]) for name in before]
+    if not shares:
         raw = next(iter(original.values())).raw
         return torch.ones(len(raw), device=raw.device)
-    return torch.stack([s.flatten(1).mean(1) if s.dim() > 1 else s for s in same]).mean(0)
+    return torch.stack(shares).mean(0)
+
+
+def _share(same: Tensor, head: Head) -> Float[Tensor, " batch"]:
+    """Return the share of real positions at which something is the same."""
+    counted = _over_positions(torch.ones_like(same, dtype=torch.float), head)
+    return _over_positions(same.float(), head).sum(1) / counted.sum(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ..errors import DataError, ModelError
 from ..registry import Registry
-from ..types import Batch, Bernoulli, Categorical, Prediction, Value
+from ..types import Batch, Prediction
 from .task import Task
 
 HEADS = Registry(
@@ -58,9 +59,10 @@ class TensorTask(Task):
 
     @staticmethod
     def _check(inputs: Mapping[str, Tensor], valid: Tensor, units: Sequence[Sequence[str]] | None) -> None:
-        for name, rows in {**inputs, "units": valid if units is None else units}.items():
-            if len(rows) != len(valid):
-                raise DataError(f"'{name}' has {len(rows)} rows and valid has {len(valid)}: give one per example")
+        counts = [(f"input '{name}'", len(rows)) for name, rows in inputs.items()]
+        for what, count in [*counts, ("units", len(valid if units is None else units))]:
+            if count != len(valid):
+                raise DataError(f"{what} has {count} rows and valid has {len(valid)}: give one per example")
         Batch({}, valid)  # refuses what is no mask, and empty examples by their row
         for row, names in enumerate(units or ()):
             if len(names) != int(valid[row].sum()):
@@ -74,7 +76,7 @@ class TensorTask(Task):
         prediction = self._read(output)
         if not self._per_unit:
             return prediction
-        return {name: _without_padding(head, batch) for name, head in prediction.items()}
+        return {name: replace(head, real=batch.valid) for name, head in prediction.items()}
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         return super().units(examples) if self._units is None else [list(self._units[i]) for i in examples]
@@ -92,12 +94,3 @@ def _reader(kind: str) -> Callable[[Any], Prediction]:
         return {"output": head(output)}
 
     return read
-
-
-def _without_padding(head: Head, batch: Batch) -> Head:
-    """Let the model say the same about padding whatever is masked, so that it never counts."""
-    real = batch.valid.view(*batch.valid.shape, *[1] * (head.raw.dim() - 2))
-    return type(head)(torch.where(real, head.raw, 0))
-
-
-Head = Categorical | Bernoulli | Value

@@ -114,8 +114,7 @@ class TokenClassification(TextTask):
     """Keep the label of every real token; what the model says about padding does not count."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        real = batch.inputs["attention_mask"].bool().unsqueeze(-1)
-        return {"labels": Categorical(torch.where(real, output.logits, 0))}
+        return {"labels": Categorical(output.logits, real=batch.inputs["attention_mask"].bool())}
 
 
 class NextToken(TextTask):

@@ -39,6 +39,7 @@ class Trainer:
         self.model, self.task, self.config = model, task, config
         self.accelerator, self.checkpoint = accelerator, checkpoint
         self.device: torch.device = accelerator.device
+        self.given_up: set[int] = set()
 
     def run_to_end(self, bar: Bar) -> tuple[Run, list[DepthScore]]:
         """Train until every depth has ended or nothing gets better; return the run, its probe selected, and scores."""
@@ -100,7 +101,9 @@ class Trainer:
         if trouble is None:
             return
         if run.progress.restarts[score.depth] >= self.config.restarts:
-            give_up(trouble, score, self.config.objective.margin, spare=bool(run.best))
+            if score.depth not in self.given_up:  # say it once
+                give_up(trouble, score, self.config.objective.margin, spare=bool(run.best))
+            self.given_up.add(score.depth)
             return
         log.warning("depth %d is stuck %s at step %d: starting anew", score.depth, trouble, run.progress.step)
         run.progress.start_anew(score.depth, self.config.steps)
