@@ -58,7 +58,7 @@ class Categorical:
     real: Bool[Tensor, "batch unit"] | None = None
 
     def log_probs(self) -> Float[Tensor, " batch *rest category"]:
-        return self.raw.float().log_softmax(-1)
+        return counted(self).float().log_softmax(-1)
 
     def decision(self) -> Tensor:
         return self.raw.argmax(-1)
@@ -72,7 +72,7 @@ class Bernoulli:
     real: Bool[Tensor, "batch unit"] | None = None
 
     def log_probs(self) -> Float[Tensor, " batch *rest 2"]:
-        logit = self.raw.float()
+        logit = counted(self).float()
         return torch.stack([F.logsigmoid(-logit), F.logsigmoid(logit)], dim=-1)
 
     def decision(self) -> Tensor:
@@ -90,6 +90,13 @@ class Value:
 Prediction = Mapping[str, Categorical | Bernoulli | Value]
 
 
+def counted(head: Categorical | Bernoulli | Value) -> Tensor:
+    """Return what the model gave, with 0 at positions that are not real: whatever stands there must not count."""
+    if head.real is None:
+        return head.raw
+    return torch.where(head.real.view(*head.real.shape, *[1] * (head.raw.dim() - 2)), head.raw, 0)
+
+
 def decisions(prediction: Prediction) -> dict[str, Tensor]:
     """Return what the model would answer, head by head; a value is no decision."""
     return {name: head.decision() for name, head in prediction.items() if not isinstance(head, Value)}
@@ -98,7 +105,8 @@ def decisions(prediction: Prediction) -> dict[str, Tensor]:
 def check_finite(prediction: Prediction, when: str = "") -> None:
     """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
     for name, head in prediction.items():
-        bad, lowest = torch.isnan(head.raw) | (head.raw == torch.inf), head.raw == -torch.inf
+        raw = counted(head)
+        bad, lowest = torch.isnan(raw) | (raw == torch.inf), raw == -torch.inf
         # A category may be ruled out with −inf, but not every one.
         bad = bad | (lowest.all(-1, keepdim=True) if isinstance(head, Categorical) else lowest)
         bad = bad.flatten(1).any(1) if bad.dim() > 1 else bad

@@ -67,7 +67,7 @@ def test_an_empty_sequence_is_refused_at_once_by_its_row():
 
 
 def test_names_for_another_number_of_rows_or_units_are_refused():
-    with pytest.raises(DataError, match="'units' has 19 rows and valid has 20"):
+    with pytest.raises(DataError, match="units has 19 rows and valid has 20"):
         TensorTask({"x": X}, VALID, units=[["a", "b"]] * 19)
     with pytest.raises(DataError, match="row 1 has 2 real units and 1 names for them"):
         TensorTask({"x": X}, VALID, units=[["a", "b"], ["a"], *[["a", "b"]] * 18])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..registry import Registry
-from ..types import Bernoulli, Categorical, Prediction, Value, decisions
+from ..types import Bernoulli, Categorical, Prediction, Value, counted, decisions
 
 LOG_HALF = math.log(0.5)
 LOWEST = -1e30
@@ -82,7 +82,7 @@ def _over_positions(values: Tensor, head: Head) -> Float[Tensor, "batch position
 
 def _gap(compare: Measure, name: str, original: Head, masked: Head) -> Tensor:
     if isinstance(original, Value) or isinstance(masked, Value):
-        return squared_error(original.raw, masked.raw)
+        return squared_error(counted(original), counted(masked))
     if compare is squared_error:
         raise SettingError(f"output '{name}' is a distribution: use divergence kl, js or tv, not squared-error")
     return compare(original.log_probs(), masked.log_probs())
