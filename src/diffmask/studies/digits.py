@@ -47,9 +47,9 @@ class Size:
     """How long everything is trained; the small one is for a demo, not for figures."""
 
     epochs: int = 50
-    steps: int = 4000
+    steps: int = 4500
     published_steps: int = 7000
-    search_steps: int = 300
+    search_steps: int = 500
 
 
 FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_steps=200)
