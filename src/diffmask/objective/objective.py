@@ -3,9 +3,9 @@
 *margin*: keep as little as possible, such that the divergence stays within a margin.
 *rate*:   change as little as possible, such that no more than a share of the units is kept.
 
-The constraint is tightened from where the probe starts to what was asked for. Asked for at once, it is broken tenfold
+The constraint is tightened from where the probe starts to what was asked for. Asked for at once, it is far broken
 at the first step, λ answers with a price at which every gate opens and saturates, and the ones that should close never
-move again (DESIGN.md, decision 2, was stuck there in 3 of 16 seeds).
+move again.
 """
 
 from __future__ import annotations
