@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from ..gates.free import FreeGates
 from ..gates.hard_concrete import HardConcrete
 from ..objective.objective import ObjectiveConfig
-from ..training.free import FreeConfig, fit_free
+from ..training.free import FreeConfig, search_gates
 from .method import Method, Question
 
 
@@ -22,7 +21,5 @@ class PerExample(Method):
     search: FreeConfig = field(default_factory=FreeConfig)
 
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        q = question
-        gates = FreeGates(q.batch.valid.shape, q.site_name, q.baseline, HardConcrete(), self.search.start_open)
-        fit_free(q.model, q.task, q.batch, gates, self.objective, self.search)
-        return gates({}, 0).keep_probability().detach() * q.batch.valid
+        q, gate = question, HardConcrete()
+        return search_gates(q.model, q.task, q.batch, q.site_name, q.baseline, gate, self.objective, self.search)

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from ..gates.free import FreeGates
 from ..gates.score_function import ScoreFunction
 from ..objective.objective import ObjectiveConfig
-from ..training.free import FreeConfig, fit_free
+from ..training.free import FreeConfig, search_gates
 from .method import Method, Question
 
 
@@ -22,8 +21,5 @@ class Reinforce(Method):
     search: FreeConfig = field(default_factory=FreeConfig)
 
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        q = question
-        gate = ScoreFunction(len(q.batch)).to(q.batch.valid.device)
-        gates = FreeGates(q.batch.valid.shape, q.site_name, q.baseline, gate, self.search.start_open)
-        fit_free(q.model, q.task, q.batch, gates, self.objective, self.search)
-        return gates({}, 0).keep_probability().detach() * q.batch.valid
+        q, gate = question, ScoreFunction(len(question.batch)).to(question.batch.valid.device)
+        return search_gates(q.model, q.task, q.batch, q.site_name, q.baseline, gate, self.objective, self.search)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from ..gates.free import FreeGates
+from ..gates.votes import Gate
 from ..models.adapter import Adapter
 from ..objective.objective import Objective, ObjectiveConfig
 from ..tasks.task import Task
@@ -28,10 +31,18 @@ class FreeConfig:
     seed: Annotated[int, "of the noise"] = 0
 
 
-def fit_free(
-    model: Adapter, task: Task, batch: Batch, gates: FreeGates, objective: ObjectiveConfig, config: FreeConfig
-) -> FreeGates:
-    """Find gates for every example of the batch at once; the original pass is run once."""
+def search_gates(
+    model: Adapter,
+    task: Task,
+    batch: Batch,
+    site_name: str,
+    baseline: Tensor,
+    gate: Gate,
+    objective: ObjectiveConfig,
+    config: FreeConfig,
+) -> Float[Tensor, "batch unit"]:
+    """Find gates for every example of the batch at once, and return how likely each real unit is kept."""
+    gates = FreeGates(batch.valid.shape, site_name, baseline, gate, config.start_open)
     with model.frozen():
         seen = look(model, task, batch)
         terms = Objective(objective, len(batch)).to(batch.valid.device)
@@ -43,7 +54,7 @@ def fit_free(
             optimizer.zero_grad()
             torch.autograd.backward(loss.total * len(batch))  # every example is a problem of its own
             optimizer.step()
-    return gates
+    return gates({}, 0).keep_probability().detach() * batch.valid
 
 
 @torch.no_grad()
