@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editors
     from .explaining.certify import certify as certify
+    from .explaining.embedded import load_embedded as load_embedded
     from .explaining.explain import explain as explain
     from .explanation import Explanation as Explanation
     from .models.adapter import Adapter as Adapter
@@ -56,6 +57,7 @@ _PUBLIC = {
     "certify": "explaining.certify",
     "explain": "explaining.explain",
     "fit": "training.fit",
+    "load_embedded": "explaining.embedded",
     "load_fit": "training.saved",
     "recipe": "training.config",
     "replace": "models.sites",

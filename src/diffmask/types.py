@@ -6,13 +6,13 @@ Axis names in shapes: *batch* examples, *unit* tokens, patches or time steps, *h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .errors import DataError, ModelError
@@ -20,10 +20,16 @@ from .errors import DataError, ModelError
 
 @dataclass(frozen=True)
 class Batch:
-    """Examples ready for the model: its keyword arguments, and which units are real."""
+    """Examples ready for the model: its keyword arguments, and which units are real.
+
+    A unit is one position of the states, unless `place` says which unit each position belongs to (−1: to none, it is
+    always kept). `ask` is the position where the prediction is made, if a gate should know what is asked there.
+    """
 
     inputs: Mapping[str, Any]
     valid: Bool[Tensor, "batch unit"]
+    place: Int[Tensor, "batch position"] | None = None
+    ask: Int[Tensor, " batch"] | None = None
 
     def __post_init__(self) -> None:
         if self.valid.dtype != torch.bool or self.valid.dim() != 2:
@@ -43,11 +49,50 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """Move every tensor to `device`."""
-        return Batch({name: _move(value, device) for name, value in self.inputs.items()}, self.valid.to(device))
+        return self._with(lambda tensor: tensor.to(device))
+
+    def repeat(self, count: int) -> Batch:
+        """Stand `count` copies of the batch one after the other."""
+        return self._with(lambda tensor: repeat(tensor, count) if tensor.dim() and len(tensor) == len(self) else tensor)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many examples there are, and at how many positions their states stand."""
+        rows, positions = (self.valid if self.place is None else self.place).shape
+        return rows, positions
+
+    def pool(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch unit hidden"]:
+        """Average a state over the positions of each unit."""
+        if self.place is None:
+            return state
+        ones = torch.ones_like(state[..., :1])
+        return self.add_up(state) / self.add_up(ones).clamp_min(1)
+
+    def add_up(self, values: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch unit hidden"]:
+        """Sum what belongs to positions over the positions of each unit."""
+        if self.place is None:
+            return values
+        rows, units = self.valid.shape
+        sums = values.new_zeros(rows, units + 1, values.shape[-1])  # the last one takes what belongs to no unit
+        index = torch.where(self.place < 0, units, self.place).unsqueeze(-1).expand_as(values)
+        return sums.scatter_add(1, index, values)[:, :units]
+
+    def spread(self, keep: Float[Tensor, "batch unit"] | Bool[Tensor, "batch unit"]) -> Float[Tensor, "batch position"]:
+        """Lay what is said of units out over their positions; what belongs to no real unit is kept."""
+        keep = torch.where(self.valid, keep.float(), 1.0)
+        if self.place is None:
+            return keep
+        return torch.where(self.place >= 0, keep.gather(1, self.place.clamp_min(0)), 1.0)
+
+    def _with(self, do: Callable[[Tensor], Tensor]) -> Batch:
+        inputs = {name: do(value) if isinstance(value, Tensor) else value for name, value in self.inputs.items()}
+        others = (None if tensor is None else do(tensor) for tensor in (self.place, self.ask))
+        return Batch(inputs, do(self.valid), *others)
 
 
-def _move(value: Any, device: torch.device | str) -> Any:
-    return value.to(device) if isinstance(value, Tensor) else value
+def repeat(tensor: Tensor, count: int) -> Tensor:
+    """Stand `count` copies of a tensor one after the other along its first axis."""
+    return tensor.repeat(count, *[1] * (tensor.dim() - 1))
 
 
 @dataclass(frozen=True)
@@ -95,6 +140,16 @@ def counted(head: Categorical | Bernoulli | Value) -> Tensor:
     if head.real is None:
         return head.raw
     return torch.where(head.real.view(*head.real.shape, *[1] * (head.raw.dim() - 2)), head.raw, 0)
+
+
+def split_prediction(prediction: Prediction, count: int) -> list[Prediction]:
+    """Take a prediction for `count` copies of a batch apart, copy by copy."""
+
+    def part(head: Categorical | Bernoulli | Value, copy: int) -> Categorical | Bernoulli | Value:
+        real = None if head.real is None else head.real.chunk(count)[copy]
+        return replace(head, raw=head.raw.chunk(count)[copy], real=real)
+
+    return [{name: part(head, copy) for name, head in prediction.items()} for copy in range(count)]
 
 
 def decisions(prediction: Prediction) -> dict[str, Tensor]:

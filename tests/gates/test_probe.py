@@ -31,8 +31,8 @@ def trained(kind: str, **changes) -> Probe:
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_votes_on_the_input_multiply(states, gate):
-    probe = trained("input", gate=gate)
+def test_coupled_votes_on_the_input_multiply(states, gate):
+    probe = trained("input", gate=gate, votes="coupled")
     each = []
     for k, name in enumerate(NAMES):
         read = torch.cat([states["embed"], states[name]], -1) if k else states["embed"]
@@ -43,8 +43,8 @@ def test_votes_on_the_input_multiply(states, gate):
         assert torch.allclose(probe.log_keep(states)[depth], product.log(), atol=1e-4)
 
 
-def test_fewer_units_are_kept_the_deeper_the_probe_may_look(states):
-    log_keep = trained("input").log_keep(states)
+def test_of_coupled_votes_fewer_units_are_kept_the_deeper_the_probe_may_look(states):
+    log_keep = trained("input", votes="coupled").log_keep(states)
     assert bool((log_keep.diff(dim=0) <= 0).all()) and bool((log_keep.diff(dim=0) < 0).any())
 
 

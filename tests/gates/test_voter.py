@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.gates.voter import PublishedVoter, Voter
+from diffmask.gates.voter import PublishedVoter, Voter, bounded
 
 
 @pytest.fixture(autouse=True)
@@ -50,11 +50,21 @@ def test_a_state_that_never_varies_does_no_harm():
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_a_logit_beyond_the_bound_is_cut_and_still_has_a_gradient(side):
-    voter = Voter(4, 8, start=0.0, bound=9.0)
-    voter.last.bias.data.fill_(20 * side)
-    logit = voter(torch.randn(5, 4))
-    logit.sum().backward()
-    assert torch.equal(logit, torch.full((5,), 9 * side)) and float(voter.last.bias.grad) == 5
+    logit = torch.full((5,), 20 * side, requires_grad=True)
+    cut = bounded(logit, 9.0)
+    cut.sum().backward()
+    assert torch.equal(cut, torch.full((5,), 9 * side)) and logit.grad.tolist() == [1] * 5
+
+
+def test_a_logit_within_the_bound_is_left_alone():
+    logit = torch.linspace(-9, 9, 7)
+    torch.testing.assert_close(bounded(logit, 9.0), logit)
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0])
+def test_the_spread_sets_how_far_from_linear_a_voter_starts(spread):
+    voter = Voter(16, 256, start=0.0, spread=spread)
+    assert float(voter.first.weight.detach().std()) == pytest.approx(spread / 4, rel=0.05)
 
 
 def test_restarting_forgets_what_was_learned_and_follows_the_generator():

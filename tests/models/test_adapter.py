@@ -36,7 +36,7 @@ def test_a_model_without_structure_says_how_to_name_its_sites():
 
 
 def test_sites_are_named_by_module_with_a_side(tower):
-    sites = adapt(tower, ["embed", "blocks.1:input", "head:output", Site("mine", tower.head)]).sites
+    sites = adapt(tower, sites=["embed", "blocks.1:input", "head:output", Site("mine", tower.head)]).sites
     assert [(site.name, site.module, site.side) for site in sites] == [
         ("embed", tower.embed, "output"),
         ("blocks.1:input", tower.blocks[1], "input"),
@@ -47,23 +47,23 @@ def test_sites_are_named_by_module_with_a_side(tower):
 
 def test_a_module_that_does_not_exist_gets_the_nearest_name(tower):
     with pytest.raises(SiteError, match=r"no module in Tower named 'block\.1'; did you mean 'blocks\.1'\?"):
-        adapt(tower, ["block.1"])
+        adapt(tower, sites=["block.1"])
 
 
 @pytest.mark.parametrize("name", ["", ":input"])
 def test_the_model_itself_is_no_site(tower, name):
     with pytest.raises(SiteError, match="no module in Tower named ''"):
-        adapt(tower, [name])
+        adapt(tower, sites=[name])
 
 
 def test_a_module_has_only_an_input_and_an_output(tower):
     with pytest.raises(SiteError, match="site 'head:grad': a module has an ':input' and an ':output', not 'grad'"):
-        adapt(tower, ["head:grad"])
+        adapt(tower, sites=["head:grad"])
 
 
 def test_an_example_puts_sites_in_the_order_they_run(tower, batch):
     names = ["head:input", "blocks.2", "embed", "blocks.0:input"]
-    assert adapt(tower, names, batch).sites.names == ("embed", "blocks.0:input", "blocks.2", "head:input")
+    assert adapt(tower, sites=names, example=batch).sites.names == ("embed", "blocks.0:input", "blocks.2", "head:input")
 
 
 def test_a_site_the_example_does_not_reach_is_named(batch):
@@ -78,7 +78,7 @@ def test_a_site_the_example_does_not_reach_is_named(batch):
     with pytest.raises(
         SiteError, match="site 'unused' was not reached when the model ran on the example: leave it out"
     ):
-        adapt(Lazy(), ["used", "unused"], batch)
+        adapt(Lazy(), sites=["used", "unused"], example=batch)
 
 
 def test_an_adapter_runs_the_model_on_the_batchs_inputs(adapter, tower, batch):
@@ -155,7 +155,7 @@ def test_running_the_example_moves_no_running_statistics(batch):
 
     model = Normed().train()
     before = {name: buffer.clone() for name, buffer in model.norm.named_buffers()}
-    adapt(model, ["embed", "norm"], batch)
+    adapt(model, sites=["embed", "norm"], example=batch)
     assert all(torch.equal(buffer, before[name]) for name, buffer in model.norm.named_buffers())
     assert model.norm.training
 

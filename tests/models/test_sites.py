@@ -193,7 +193,7 @@ def test_nothing_is_left_behind(adapter, batch, how):
 @pytest.mark.parametrize("how", ["capture", "replace", "resume"])
 def test_nothing_is_left_behind_when_the_model_raises(how):
     fragile = Fragile()
-    model = adapt(fragile, ["embed", "head:input"])
+    model = adapt(fragile, sites=["embed", "head:input"])
     batch = Batch({"x": torch.randn(2, 3, 4)}, torch.ones(2, 3, dtype=torch.bool))
     make = contexts(model, look(model, batch)[0])[how]
     fragile.broken = True
@@ -289,7 +289,7 @@ def test_two_sites_may_not_share_a_name_and_there_must_be_one(tower):
 
 
 def test_resuming_is_right_when_sites_are_listed_out_of_order(tower, batch):
-    model = adapt(tower, ["blocks.2", "blocks.0"])
+    model = adapt(tower, sites=["blocks.2", "blocks.0"])
     states, _ = look(model, batch)
     site, new = model.sites["blocks.0"], other(states["blocks.0"])
     assert torch.equal(run(resume(site, new, states), model, batch), run(replace(site, new), model, batch))
@@ -310,6 +310,6 @@ class Nested(nn.Module):
 def test_a_repeated_module_inside_another_site_is_refused():
     model = Nested()
     batch = Batch({"x": torch.randn(2, 3, 4)}, torch.ones(2, 3, dtype=torch.bool))
-    assert adapt(model, ["shared"], batch).sites.names == ("shared@0", "shared@1")
+    assert adapt(model, sites=["shared"], example=batch).sites.names == ("shared@0", "shared@1")
     with pytest.raises(SiteError, match="site 'shared@0' runs several times inside site 'outer': leave one out"):
-        adapt(model, ["shared", "outer"], batch)
+        adapt(model, sites=["shared", "outer"], example=batch)

@@ -189,7 +189,7 @@ def test_a_site_without_a_tensor_says_what_is_there_and_how_to_choose(x):
 @pytest.fixture
 def shared(x) -> tuple[Adapter, Batch]:
     batch = Batch({"x": x}, torch.ones(2, 3, dtype=torch.bool))
-    return adapt(Interleaved(), ["two", "one"], example=batch), batch
+    return adapt(Interleaved(), sites=["two", "one"], example=batch), batch
 
 
 def test_shared_layers_have_one_site_per_call_in_the_order_they_run(shared):

@@ -156,9 +156,11 @@ def test_an_empty_text_is_refused(text):
         make_task().collate([text])
 
 
-def test_texts_and_pairs_do_not_mix():
-    with pytest.raises(DataError, match="single texts and pairs are mixed"):
-        make_task().collate(["funny", ("a", "movie")])
+def test_texts_and_pairs_mix_in_one_batch():
+    task = make_task()
+    batch = task.collate(["funny", ("a", "movie")])
+    assert batch.valid.sum(1).tolist() == [3, 5]
+    assert task.units(["funny", ("a", "movie")])[1] == ["[CLS]", "a", "[SEP]", "movie", "[SEP]"]
 
 
 def test_a_tokenizer_without_padding_says_how_to_get_it():

@@ -2,7 +2,7 @@ from itertools import islice
 
 import torch
 
-from diffmask.training.random import batch_indices, draw_depth, generator
+from diffmask.training.random import batch_indices, draw_depths, generator
 
 
 def test_an_epoch_visits_every_example_once():
@@ -20,7 +20,7 @@ def test_a_batch_larger_than_the_data_is_the_data():
 
 
 def test_every_depth_has_its_turn_in_every_round():
-    drawn = [draw_depth([0, 2, 5], seed=4, number=k) for k in range(30)]
+    drawn = [draw_depths([0, 2, 5], 1, seed=4, number=k)[0] for k in range(30)]
     assert all(sorted(drawn[k : k + 3]) == [0, 2, 5] for k in range(0, 30, 3))
     assert len({tuple(drawn[k : k + 3]) for k in range(0, 30, 3)}) > 1
 

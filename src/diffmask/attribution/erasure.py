@@ -70,8 +70,10 @@ class ExactErasure(Method):
 
 def repeat_example(batch: Batch, row: int, times: int) -> Batch:
     """Make a batch of one example many times over."""
-    rows = torch.full((times,), row, device=batch.valid.device)
-    inputs = {
-        n: v[rows] if isinstance(v, Tensor) and v.dim() and len(v) == len(batch) else v for n, v in batch.inputs.items()
-    }
-    return Batch(inputs, batch.valid[rows])
+
+    def alone(tensor: Tensor) -> Tensor:
+        return tensor[row : row + 1] if tensor.dim() and len(tensor) == len(batch) else tensor
+
+    inputs = {name: alone(value) if isinstance(value, Tensor) else value for name, value in batch.inputs.items()}
+    others = (None if tensor is None else alone(tensor) for tensor in (batch.place, batch.ask))
+    return Batch(inputs, alone(batch.valid), *others).repeat(times)

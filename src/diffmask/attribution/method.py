@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..masking.mask import at_positions
 from ..models.adapter import Adapter
 from ..tasks.task import Task
 from ..types import Batch
@@ -21,11 +23,17 @@ class Question:
     task: Task
     batch: Batch
     depth: int
-    baseline: Float[Tensor, " hidden"]
+    baseline: Float[Tensor, " *position hidden"] | None  # None: knocked out of all attention
 
     @property
     def site_name(self) -> str:
         return self.model.sites.names[self.depth]
+
+    def path_start(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, " *position hidden"]:
+        """Return where a path of states starts: at the baseline, or at zero where nothing stands in."""
+        if self.baseline is None:
+            return torch.zeros_like(state[0, 0])
+        return at_positions(self.baseline.detach(), state.shape[1]).to(state.dtype)
 
 
 class Method(ABC):

@@ -23,4 +23,4 @@ class ProbeScores(Method):
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-        return self.probe(seen.states, question.depth).keep_probability() * question.batch.valid
+        return self.probe(seen.reading, question.depth).keep_probability() * question.batch.valid

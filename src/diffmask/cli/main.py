@@ -1,21 +1,24 @@
-"""`diffmask`: run a study, draw its pictures, fill tables, list what there is."""
+"""`diffmask`: explain texts, run a study, draw its pictures, fill tables, list what there is."""
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..errors import DataError, DiffMaskError, UnknownNameError
+from ..errors import DiffMaskError, UnknownNameError
+from .common import complain, draw_pictures, read_text, say
+from .demo import EXAMPLE as DEMO_EXAMPLE
+from .demo import demo
+from .explain import EXAMPLE as EXPLAIN_EXAMPLE
+from .explain import explain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-say = Console()
-complain = Console(stderr=True)
+app.command("explain", epilog=EXPLAIN_EXAMPLE)(explain)
+app.command("demo", epilog=DEMO_EXAMPLE)(demo)
 
 
 @app.callback()
@@ -32,18 +35,25 @@ def study(
         Path | None, typer.Option(help="The result file [default: results/STUDY.json, small runs/STUDY.json].")
     ] = None,
     small: Annotated[bool, typer.Option("--small", help="A short run for a demo; its figures mean little.")] = False,
+    data: Annotated[Path | None, typer.Option(envvar="DIFFMASK_DATA", help="The directory of the data sets.")] = None,
+    encoder: Annotated[Path | None, typer.Option(help="The pretrained model a study starts from.")] = None,
 ) -> None:
     """Run one of the papers' experiments and write its result file and pictures. Stopped, it goes on where it was."""
     from ..studies import STUDIES
+    from ..studies.setup import Setup
 
-    path = output or Path("runs" if small else "results") / f"{name}.json"
+    path = output or Path("runs" if small else "results") / f"{name.replace('-', '_')}.json"
+    given = {"--data": data, "--encoder": encoder}
     command = f"diffmask study {name} --seeds {seeds} --jobs {jobs} --output {path}" + (" --small" if small else "")
-    result = None
+    command += "".join(f" {option} {value}" for option, value in given.items() if value is not None)
+    setup, result = Setup(seeds, path, jobs, small, command, data, encoder), None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=complain, transient=True) as progress:
         task = progress.add_task(name, total=seeds)
-        for news in STUDIES.get(name)(seeds=seeds, output=path, jobs=jobs, small=small, command=command):
-            if isinstance(news, str):
+        for news in STUDIES.get(name)(setup):
+            if isinstance(news, int):
+                progress.update(task, total=news)
+            elif isinstance(news, str):
                 progress.advance(task)
                 progress.console.print(news, highlight=False)
             else:
@@ -52,7 +62,7 @@ def study(
     for key, value in result["summary"].items():
         say.print(f"{key:>28}  {value:.4g}" if isinstance(value, float) else f"{key:>28}  {value}", highlight=False)
     say.print(f"wrote {path}", highlight=False)
-    draw(path)
+    draw_pictures(path)
 
 
 @app.command(epilog="Example: diffmask draw results/digits.json")
@@ -61,16 +71,7 @@ def draw(
     to: Annotated[Path | None, typer.Option(help="Where the pictures go [default: beside the file].")] = None,
 ) -> None:
     """Draw a study's pictures from its result file."""
-    from ..report import PICTURES
-    from ..report.fill import read_result
-    from ..storage import write_file
-
-    content = read_result(result)
-    for name, figure in PICTURES.get(str(content["study"]))(content).items():
-        path, image = (to or result.parent) / f"{result.stem}-{name}.png", io.BytesIO()
-        figure.savefig(image, format="png", metadata={"Software": None})
-        write_file(path, image.getvalue())
-        say.print(f"drew {path}", highlight=False)
+    draw_pictures(result, to)
 
 
 @app.command(epilog="Example: diffmask tables README.md")
@@ -84,7 +85,7 @@ def tables(
 
     stale = []
     for path in files:
-        text = _read_text(path)
+        text = read_text(path, "a Markdown file")
         if (filled := fill(text, path.parent)) != text:
             stale.append(str(path))
             if not check:
@@ -107,15 +108,6 @@ def list_names() -> None:
     for registry in (STUDIES, METHODS, DIVERGENCES, SPARSITIES):
         say.print(f"{registry.kind}: {', '.join(registry.names)}", highlight=False)
     say.print(f"recipe: {', '.join(RECIPES)}", highlight=False)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except FileNotFoundError as error:
-        raise DataError(f"no file {path}: give the path of a Markdown file") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as text ({error}): give the path of a Markdown file") from error
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ def certify(fitted: Fit, examples: Sequence[Any], *, depth: int | str = -1, batc
     found = []
     with fitted.model.frozen():
         for chunk, seen in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(seen.states)
+            scores = fitted.probe.log_keep(seen.reading)
             measured = smallest_within_margin(fitted, seen, depth, scores[depth])
             found += describe(fitted, chunk, seen, scores, depth, measured, certified=True)
     return found

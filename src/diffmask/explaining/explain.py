@@ -14,6 +14,8 @@ from ..explanation import Explanation
 from ..gates.probe import Probe
 from ..gates.votes import kept
 from ..registry import unknown
+from ..tasks.task import Task
+from ..tasks.text import TextTask
 from ..training.fit import Fit
 from ..training.step import Look, look
 from ..types import check_finite
@@ -32,7 +34,7 @@ def explain(
     found = []
     with fitted.model.frozen():
         for chunk, seen in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(seen.states)
+            scores = fitted.probe.log_keep(seen.reading)
             chosen = kept(scores[depth]) & seen.batch.valid
             measured = measure(fitted, seen, depth, chosen) if verify else None
             found += describe(fitted, chunk, seen, scores, depth, measured or chosen)
@@ -67,6 +69,7 @@ def describe(
         "fingerprint": fitted.fingerprint,
         "kind": fitted.config.probe.kind,
         "margin": fitted.config.objective.margin,
+        **_label_names(fitted.task),
     }
     explanations = []
     for row, units in enumerate(fitted.task.units(examples)):
@@ -84,6 +87,12 @@ def describe(
             )
         )
     return explanations
+
+
+def _label_names(task: Task) -> dict[str, list[str]]:
+    if isinstance(task, TextTask) and task.labels is not None:
+        return {"labels": list(task.labels)}
+    return {}
 
 
 def check_depth(probe: Probe, depth: int | str) -> int:

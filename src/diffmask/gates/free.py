@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from .votes import Gate, Votes
@@ -18,21 +18,26 @@ from .votes import Gate, Votes
 class FreeGates(nn.Module):
     """Gates for one batch at one site, with a given baseline. Used wherever a probe is."""
 
-    vector: Tensor
+    vector: Tensor | None
 
     def __init__(
-        self, shape: Sequence[int], site_name: str, baseline: Tensor, gate: Gate, start_open: float = 0.9
+        self,
+        valid: Bool[Tensor, "batch unit"],
+        site_name: str,
+        baseline: Tensor | None,
+        gate: Gate,
+        start_open: float = 0.9,
     ) -> None:
         super().__init__()
         self.name, self.gate = site_name, gate
-        self.logits = nn.Parameter(torch.full(tuple(shape), gate.logit_of(start_open), device=baseline.device))
-        self.register_buffer("vector", baseline.detach().clone())
+        self.logits = nn.Parameter(torch.full(valid.shape, gate.logit_of(start_open), device=valid.device))
+        self.register_buffer("vector", None if baseline is None else baseline.detach().clone())
 
     def site_name(self, depth: int) -> str:
         return self.name
 
-    def baseline(self, depth: int) -> Float[Tensor, " hidden"]:
+    def baseline(self, depth: int) -> Float[Tensor, " *position hidden"] | None:
         return self.vector
 
-    def forward(self, states: Mapping[str, Tensor], depth: int) -> Votes:
-        return Votes(self.logits.unsqueeze(0), self.gate)
+    def votes(self, reading: Mapping[str, Tensor], depths: Sequence[int]) -> list[Votes]:
+        return [Votes(self.logits.unsqueeze(0), self.gate) for _ in depths]

@@ -1,7 +1,9 @@
 """Amortised gates: read the model's states, decide for every unit, once fitted on any input.
 
-An *input probe* masks the input and has one voter per depth; each reads the input state and the state at its depth,
-and a unit is kept only if every voter up to the chosen depth keeps it. A *hidden probe* masks the site it reads.
+An *input probe* masks the input and has one voter per depth, which reads the input state and the state at its depth
+and corrects, in log-odds, what the voters below it said; so a depth knows what every layer up to it knows. In the
+published form a unit is kept only if every voter up to the depth keeps it, and all of them are trained by every depth.
+A *hidden probe* masks the site it reads.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ..settings import check_choices
 from .baseline import Baseline, BaselineConfig
 from .hard_concrete import HardConcrete
 from .score_function import ScoreFunction
-from .voter import PublishedVoter, Voter
+from .voter import PublishedVoter, Voter, bounded
 from .votes import Gate, Votes
 
 
@@ -29,11 +31,19 @@ class ProbeConfig:
     """What decides, and from where it starts."""
 
     kind: Annotated[Literal["input", "hidden"], "mask the input, or each hidden state"] = "input"
+    votes: Annotated[
+        Literal["corrected", "separate", "coupled"],
+        "input probe: each depth corrects the vote below, decides alone, or votes multiply and are trained together",
+    ] = "corrected"
+    removal: Annotated[
+        Literal["baseline", "knockout"], "input probe: replace what is dropped, or hide it from all attention"
+    ] = "baseline"
     gate: Annotated[Literal["hard-concrete", "reinforce"], "how a logit becomes a decision"] = "hard-concrete"
     voter: Annotated[Literal["standard", "published"], "the network that votes"] = "standard"
     hidden: Annotated[int, "its hidden width; 0 takes a quarter of the state's, at least 32"] = 0
     start_open: Annotated[float, "share of units kept at the first step"] = 0.9
     bound: Annotated[float, "largest logit"] = 9.0
+    spread: Annotated[float, "size of the first layer's weights: how far from linear a voter starts"] = 3.0
     temperature: Annotated[float, "of the Hard Concrete"] = 0.5
     low: Annotated[float, "lower end of its stretch"] = -0.2
     high: Annotated[float, "upper end of its stretch"] = 1.2
@@ -41,6 +51,12 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self, "probe")
+        if self.voter == "published" and self.votes == "corrected":
+            raise SettingError(
+                "probe.voter = published starts each vote at its own bias: use votes = coupled or separate"
+            )
+        if self.removal == "knockout" and self.kind == "hidden":
+            raise SettingError("probe.removal = knockout hides input units from all layers: use it with kind = input")
         if self.hidden < 0:
             raise SettingError(f"probe.hidden must be 0 or a width, got {self.hidden}")
         if not 0 < self.start_open < 1:
@@ -57,14 +73,22 @@ class ProbeConfig:
 class Probe(nn.Module, ABC):
     """A gate network per depth and a baseline per masked site."""
 
-    def __init__(self, site_names: Sequence[str], widths: Sequence[int], config: ProbeConfig) -> None:
+    shift: Tensor
+
+    def __init__(
+        self, site_names: Sequence[str], widths: Sequence[int], config: ProbeConfig, read_widths: Sequence[int]
+    ) -> None:
         super().__init__()
-        self.site_names, self.widths, self.config = tuple(site_names), tuple(widths), config
+        self.site_names, self.config = tuple(site_names), config
+        self.widths, self.read_widths = tuple(widths), tuple(read_widths)
         self.gates = [config.make_gate() for _ in site_names]  # REINFORCE keeps an average per depth
         self.gate_states = nn.ModuleList(gate for gate in self.gates if isinstance(gate, nn.Module))
         self.voters = nn.ModuleList(self._make_voter(depth) for depth in range(self.depth_count))
-        masked = [widths[index] for index in self.masked_indices]
-        self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared)
+        masked = [] if config.removal == "knockout" else [widths[index] for index in self.masked_indices]
+        # The input has no position yet, so its baseline has none.
+        positions = [config.baseline.positions if index else 0 for index in self.masked_indices][: len(masked)]
+        self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared, positions)
+        self.register_buffer("shift", torch.zeros(self.depth_count))  # set when the probe is calibrated
 
     @property
     def depth_count(self) -> int:
@@ -94,19 +118,32 @@ class Probe(nn.Module, ABC):
     def site_name(self, depth: int) -> str:
         return self.site_names[self.site_index(depth)]
 
-    def baseline(self, depth: int) -> Float[Tensor, " hidden"]:
-        """Return what stands in for a masked unit at `depth`."""
+    def baseline(self, depth: int) -> Float[Tensor, " *position hidden"] | None:
+        """Return what stands in for a masked unit at `depth`; nothing does where it is knocked out."""
+        if self.config.removal == "knockout":
+            return None
         return self.baselines(self.masked_indices.index(self.site_index(depth)))
 
-    def forward(self, states: Mapping[str, Tensor], depth: int) -> Votes:
+    def forward(self, reading: Mapping[str, Tensor], depth: int) -> Votes:
         """Let every voter that decides at `depth` vote on every unit."""
-        logits = [self.voter(k)(self._input(states, k)) for k in self.voters_at(depth)]
-        return Votes(torch.stack(logits), self.gates[depth])
+        return self.votes(reading, [depth])[0]
 
-    def log_keep(self, states: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
-        """Return the log probability of being kept at every depth, each voter asked once."""
-        votes = [self.gates[k].log_open(self.voter(k)(self._input(states, k))) for k in range(self.depth_count)]
-        return torch.stack([torch.stack([votes[k] for k in self.voters_at(d)]).sum(0) for d in range(len(votes))])
+    def votes(self, reading: Mapping[str, Tensor], depths: Sequence[int]) -> list[Votes]:
+        """Return the votes at each of the depths, each voter asked once."""
+        asked = sorted({voter for depth in depths for voter in self.voters_at(depth)})
+        said = {voter: self.voter(voter)(self._input(reading, voter)) for voter in asked}
+        return [self._combined([said[voter] for voter in self.voters_at(depth)], depth) for depth in depths]
+
+    def _combined(self, logits: Sequence[Tensor], depth: int) -> Votes:
+        stacked = torch.stack(list(logits))
+        if self.config.votes == "corrected":
+            # What lower depths decide is theirs: a deeper loss must not train it, or depth would mean nothing.
+            stacked = (stacked[:-1].detach().sum(0) + stacked[-1]).unsqueeze(0)
+        return Votes(bounded(stacked, self.config.bound) + self.shift[depth], self.gates[depth])
+
+    def log_keep(self, reading: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
+        """Return the log probability of being kept at every depth."""
+        return torch.stack([votes.log_keep() for votes in self.votes(reading, range(self.depth_count))])
 
     def standardise(self, means: Sequence[Tensor], stds: Sequence[Tensor]) -> None:
         """Tell each voter what is usual at the sites it reads."""
@@ -114,21 +151,26 @@ class Probe(nn.Module, ABC):
             mean, std = (torch.cat([stats[i] for i in self.reads(depth)]) for stats in (means, stds))
             self.voter(depth).standardise(mean, std)
 
-    def _input(self, states: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
-        return torch.cat([states[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)
+    def _input(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
+        return torch.cat([reading[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)
 
     def _make_voter(self, depth: int) -> nn.Module:
-        inputs = sum(self.widths[i] for i in self.reads(depth))
+        inputs = sum(self.read_widths[i] for i in self.reads(depth))
         hidden = self.config.hidden or max(32, self.widths[depth] // 4)
         if self.config.voter == "published":
             return PublishedVoter(inputs, hidden)
-        # Votes multiply: each starts at the root of the share asked for, so that the product is that share.
-        share = self.config.start_open ** (1 / len(self.voters_at(self.depth_count - 1)))
-        return Voter(inputs, hidden, self.gates[depth].logit_of(share), self.config.bound)
+        return Voter(inputs, hidden, self._start(depth), self.config.spread)
+
+    def _start(self, depth: int) -> float:
+        """Return the logit a voter starts with, such that the share asked for is kept at the last depth."""
+        share, voters = self.config.start_open, len(self.voters_at(self.depth_count - 1))
+        if self.config.votes == "corrected" and voters > 1 and depth:
+            return 0.0  # it has nothing to correct yet
+        return self.gates[depth].logit_of(share ** (1 / voters) if self.config.votes == "coupled" else share)
 
 
 class InputProbe(Probe):
-    """Masks the first site; the voter of each depth reads the input state and the state there; votes multiply."""
+    """Masks the first site; the voter of each depth reads the input state and the state there."""
 
     masked_indices = (0,)
 
@@ -136,7 +178,7 @@ class InputProbe(Probe):
         return 0
 
     def voters_at(self, depth: int) -> Sequence[int]:
-        return range(depth + 1)
+        return (depth,) if self.config.votes == "separate" else range(depth + 1)
 
     def reads(self, depth: int) -> Sequence[int]:
         return (0, depth) if depth else (0,)
@@ -159,6 +201,12 @@ class HiddenProbe(Probe):
         return (depth,)
 
 
-def make_probe(site_names: Sequence[str], widths: Sequence[int], config: ProbeConfig) -> Probe:
-    """Build the probe that `config` describes."""
-    return (InputProbe if config.kind == "input" else HiddenProbe)(site_names, widths, config)
+def make_probe(
+    site_names: Sequence[str],
+    widths: Sequence[int],
+    config: ProbeConfig,
+    read_widths: Sequence[int] | None = None,
+) -> Probe:
+    """Build the probe that `config` describes; it may read more at each site than the state of a unit."""
+    kind = InputProbe if config.kind == "input" else HiddenProbe
+    return kind(site_names, widths, config, read_widths or widths)

@@ -21,9 +21,9 @@ class Voter(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, inputs: int, hidden: int, start: float, bound: float = 9.0, spread: float = 3.0) -> None:
+    def __init__(self, inputs: int, hidden: int, start: float, spread: float = 3.0) -> None:
         super().__init__()
-        self.start, self.bound = start, bound
+        self.start = start
         self.first, self.last = nn.Linear(inputs, hidden), nn.Linear(hidden, 1)
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("scale", torch.ones(inputs))
@@ -44,11 +44,18 @@ class Voter(nn.Module):
         self.scale.copy_(1 / std.clamp_min(1e-6))
 
     def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
-        usual = (state.float() - self.mean) * self.scale
-        logit = self.start + self.last(torch.tanh(self.first(usual))).squeeze(-1)
-        # Bounded, because beyond ±9 a sample is never the other way and nothing would pull the logit back;
-        # straight through, because a clamp's zero gradient would hold it at the bound for good.
-        return logit + (logit.clamp(-self.bound, self.bound) - logit).detach()
+        # In float32 whatever the model computes in: a gate's logit decides, and bfloat16 has three digits.
+        with torch.autocast(state.device.type, enabled=False):
+            usual = (state.float() - self.mean) * self.scale
+            return self.start + self.last(torch.tanh(self.first(usual))).squeeze(-1)
+
+
+def bounded(logit: Float[Tensor, " *shape"], bound: float) -> Float[Tensor, " *shape"]:
+    """Keep a logit within ±`bound`: beyond, a sample is never the other way and nothing would pull it back.
+
+    Straight through, because a clamp's zero gradient would hold it at the bound for good.
+    """
+    return logit + (logit.clamp(-bound, bound) - logit).detach()
 
 
 class PublishedVoter(nn.Module):

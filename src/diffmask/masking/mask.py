@@ -9,18 +9,29 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..models.adapter import Adapter
-from ..models.sites import States, resume
-from ..types import Batch
+from ..models.sites import States, replace, resume
+from ..types import Batch, repeat
+from .knockout import run_knocked_out
 
 
 def mask_state(
-    state: Float[Tensor, "batch unit hidden"],
-    keep: Float[Tensor, "batch unit"],
-    baseline: Float[Tensor, " hidden"],
-) -> Float[Tensor, "batch unit hidden"]:
-    """Blend `state` toward `baseline` wherever `keep` is below one."""
-    keep = keep.unsqueeze(-1).to(state.dtype)  # (batch, unit, 1)
-    return keep * state + (1 - keep) * baseline.to(state.dtype)
+    state: Float[Tensor, "batch position hidden"],
+    keep: Float[Tensor, "batch position"],
+    baseline: Float[Tensor, " *place hidden"],
+) -> Float[Tensor, "batch position hidden"]:
+    """Blend `state` toward `baseline` wherever `keep` is below one.
+
+    A baseline may have a row per position; beyond its last row, that one stands in.
+    """
+    keep = keep.unsqueeze(-1).to(state.dtype)  # (batch, position, 1)
+    return keep * state + (1 - keep) * at_positions(baseline, state.shape[1]).to(state.dtype)
+
+
+def at_positions(baseline: Float[Tensor, " *place hidden"], count: int) -> Float[Tensor, " *position hidden"]:
+    """Return the rows of a baseline for `count` positions, or the one vector it is."""
+    if baseline.dim() == 1:
+        return baseline
+    return baseline[torch.arange(count, device=baseline.device).clamp_max(len(baseline) - 1)]
 
 
 def run_masked(
@@ -29,13 +40,35 @@ def run_masked(
     states: States,
     site_name: str,
     keep: Float[Tensor, "batch unit"] | Bool[Tensor, "batch unit"],
-    baseline: Float[Tensor, " hidden"],
+    baseline: Float[Tensor, " *place hidden"] | None,
 ) -> Any:
     """Run the model with the dropped units replaced at a site, computing only what comes after it.
 
-    Padding keeps its own state: what stands there must not change with a mask that is not about it.
+    Padding keeps its own state: what stands there must not change with a mask that is not about it. Without a
+    baseline the dropped units are knocked out of everyone's attention instead.
     """
-    keep = torch.where(batch.valid, keep.float(), 1.0)
-    state = mask_state(states[site_name], keep, baseline)
+    if baseline is None:
+        return run_knocked_out(model, batch, keep)
+    state = mask_state(states[site_name], batch.spread(keep), baseline)
     with resume(model.sites[site_name], state, states):
         return model(batch)
+
+
+def run_copies(
+    model: Adapter,
+    batch: Batch,
+    states: States,
+    site_name: str,
+    keeps: Float[Tensor, "copy batch unit"] | Bool[Tensor, "copy batch unit"],
+    baseline: Float[Tensor, " *place hidden"] | None,
+) -> Any:
+    """Run several masks of one site in one pass: a copy of the batch for each, one after the other.
+
+    Small models leave a GPU waiting for its next kernel, and one large pass has as few as one small.
+    """
+    copies = batch.repeat(len(keeps))
+    if baseline is None:
+        return run_knocked_out(model, copies, keeps.flatten(0, 1))
+    state = mask_state(repeat(states[site_name], len(keeps)), copies.spread(keeps.flatten(0, 1)), baseline)
+    with replace(model.sites[site_name], state):
+        return model(copies)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import SiteError
+from ..errors import ModelError, SiteError
 from ..types import Batch
 from .sites import Site, Sites
 from .structure import blocks_beside, find_sites, in_order_of_calls, named_site
 
+log = logging.getLogger(__name__)
+
+SAME_VOCABULARY = 0.9  # models round their vocabulary up; a much smaller tokenizer is another one
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per value
 
 
@@ -34,6 +38,16 @@ class Adapter:
     def device(self) -> torch.device:
         """Where the model is, or where its inputs go first."""
         return next((t.device for t in (*self.model.parameters(), *self.model.buffers())), torch.device("cpu"))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model computes in."""
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+
+    @property
+    def causal(self) -> bool:
+        """Whether a position sees only what stands before it, as its attention modules say."""
+        return any(getattr(module, "is_causal", False) for module in self.model.modules())
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -115,24 +129,60 @@ def _checksums(tensor: Tensor) -> bytes:
     return f"{int(bits.sum())} {int((bits * places).sum())}".encode()
 
 
-def adapt(model: nn.Module, sites: Sequence[Site | str] | None = None, example: Batch | None = None) -> Adapter:
+def adapt(
+    model: nn.Module, tokenizer: Any = None, *, sites: Sequence[Site | str] | None = None, example: Batch | None = None
+) -> Adapter:
     """Find the sites of `model` by structure, or take them by hand.
 
     >>> encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2), 2, enable_nested_tensor=False)
     >>> adapt(nn.Sequential(nn.Embedding(10, 8), encoder)).sites.names
     ('0', '1.layers.0:input', '1.layers.0', '1.layers.1')
 
-    A string names a module, with ":input" for what goes into it. With an `example` the model is run once, and
-    modules that it calls several times in one pass get one site per call.
+    A string names a module, with ":input" for what goes into it. A `tokenizer` is checked to fit the model. With it, or
+    with an `example`, the model is run once, and modules that it calls several times in one pass get a site per call.
     """
     if not isinstance(model, nn.Module):
         raise SiteError(f"adapt takes a PyTorch module, got {type(model).__name__}: load the model first")
+    if isinstance(tokenizer, list | tuple | str):
+        raise SiteError(f"adapt takes a tokenizer after the model, got {tokenizer!r}: name sites with sites=[…]")
     if isinstance(sites, str):
         raise SiteError(f"sites takes a list of names, got the string '{sites}': write sites=['{sites}']")
     found = find_sites(model) if sites is None else [named_site(model, site) for site in sites]
     adapter = Adapter(model, found, blocks_beside(model, found))
+    if tokenizer is not None:
+        check_vocabulary(model, tokenizer)
+    if example is None and tokenizer is not None:
+        example = any_text(model, tokenizer).to(adapter.device)
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
         found = in_order_of_calls(found, lambda: adapter(example))
     return Adapter(model, found, blocks_beside(model, found))
+
+
+def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer that was not made for this model, as far as their sizes tell."""
+    try:
+        rows = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        return  # a model that declares no vocabulary cannot be compared
+    name, count = type(tokenizer).__name__, len(tokenizer)
+    if count > rows:
+        raise ModelError(
+            f"the tokenizer ({name}, {count} tokens) does not match {type(model).__name__}, whose vocabulary has "
+            f"{rows} tokens: load the tokenizer that was saved with the model"
+        )
+    own = getattr(getattr(model, "config", None), "pad_token_id", None)
+    if count < SAME_VOCABULARY * rows or (own is not None and own != tokenizer.pad_token_id):
+        log.warning(
+            "the tokenizer (%s, %d tokens, padding %s) may not match %s (%d tokens, padding %s): load its own",
+            *(name, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
+        )
+
+
+def any_text(model: nn.Module, tokenizer: Any) -> Batch:
+    """Make a batch of one short text, to see in which order the model calls its modules."""
+    inputs = dict(tokenizer("a text", return_tensors="pt"))
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        inputs["decoder_input_ids"] = inputs["input_ids"][:, :1]
+    return Batch(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))

@@ -4,4 +4,13 @@ from __future__ import annotations
 
 from ..registry import Registry
 
-STUDIES = Registry("study", {"digits": "diffmask.studies.digits:run"})
+STUDIES = Registry(
+    "study",
+    {
+        "digits": "diffmask.studies.digits:run",
+        "embedded-model": "diffmask.studies.embedded_model:run",
+        "needles": "diffmask.studies.needles:run",
+        "question-answering": "diffmask.studies.question_answering:run",
+        "sentiment": "diffmask.studies.sentiment:run",
+    },
+)

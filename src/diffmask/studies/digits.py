@@ -6,10 +6,9 @@ query digits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -38,6 +37,7 @@ from ..types import Batch
 from .counter import train_counter
 from .result import write_result
 from .seeds import run_seeds
+from .setup import News, Setup
 
 MARGIN, BATCH_SIZE, GOOD = 0.05, 128, 0.04
 
@@ -55,18 +55,19 @@ class Size:
 FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_steps=200)
 
 
-def run(seeds: int, output: Path, jobs: int, small: bool, command: str) -> Iterator[str | Mapping[str, Any]]:
+def run(setup: Setup) -> News:
     """Run every seed, saying so as each ends; last comes the result as written."""
-    size, work = SMALL if small else FULL, Path("runs") / ("digits-small" if small else "digits")
+    size, work = SMALL if setup.small else FULL, setup.work("digits")
+    yield setup.seeds
     done = {}
-    for seed, found in run_seeds(partial(run_seed, size=size), range(seeds), work, repr(size), jobs):
+    for seed, found in run_seeds(partial(run_seed, size=size), range(setup.seeds), work, repr(size), setup.jobs):
         done[seed] = found
         yield f"seed {seed}: {_line(found['rows'])}"
     ordered = [done[seed] for seed in sorted(done)]
     rows = [row for found in ordered for row in found["rows"]]
     figures = ordered[0]["figures"]
     more = {"margin": MARGIN, "good": GOOD, "figures": figures}
-    yield write_result(output, "digits", command, sorted(done), summarise(rows), rows, **more)
+    yield write_result(setup.output, "digits", setup.command, sorted(done), summarise(rows), rows, **more)
 
 
 def run_seed(seed: int, size: Size) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def truth_row(fitted: Fit, batch: Batch) -> dict[str, Any]:
 
 
 def _question(fitted: Fit, batch: Batch, depth: int) -> Question:
-    return Question(fitted.model, fitted.task, batch, depth, fitted.probe.baseline(depth).detach())
+    return Question(fitted.model, fitted.task, batch, depth, fitted.probe.baselines(depth).detach())
 
 
 def _against_truth(scores: Tensor, batch: Batch, depth: int) -> dict[str, float]:
@@ -212,7 +213,7 @@ def _attribution_figure(fitted: Fit, seed: int, size: Size) -> dict[str, Any]:
 def _clusters_figure(fitted: Fit, examples: int = 60) -> dict[str, Any]:
     batch = fitted.task.collate(fitted.task.validation[:examples])
     seen = look(fitted.model, fitted.task, batch)
-    keep = fitted.probe(seen.states, 1).keep_probability()
+    keep = fitted.probe(seen.reading, 1).keep_probability()
     query, digits = batch.inputs["query"], batch.inputs["digits"]
     role = torch.where(digits == query[:, :1], 0, torch.where(digits == query[:, 1:], 1, 2))
     state = seen.states[fitted.probe.site_names[1]]
@@ -221,5 +222,5 @@ def _clusters_figure(fitted: Fit, examples: int = 60) -> dict[str, Any]:
         "roles": role[batch.valid].tolist(),
         "role_names": ["first query digit", "second query digit", "other digit"],
         "keep": keep[batch.valid].tolist(),
-        "baseline": fitted.probe.baseline(1).tolist(),
+        "baseline": fitted.probe.baselines(1).tolist(),
     }

@@ -23,6 +23,10 @@ class Task(ABC):
     def read(self, output: Any, batch: Batch) -> Prediction:
         """Read the prediction to preserve out of what the model returned for `batch`."""
 
+    def lengths(self, examples: Sequence[Any]) -> Sequence[int] | None:
+        """Return how long each example is, if a batch of equal lengths costs less; None if it does not matter."""
+        return None
+
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         """Name the units of each example as a person would, e.g. its tokens."""
         return [[str(i) for i in range(int(row.sum()))] for row in self.collate(examples).valid]

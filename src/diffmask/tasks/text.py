@@ -1,15 +1,16 @@
 """Text for any Hugging Face model: what is read from the model's output decides which prediction is preserved.
 
-A unit is a token. Padding is never a unit; special tokens such as [CLS] are, as in the papers, unless `gate_special`
-is off: they then keep their states and count nowhere.
+A unit is a token, a word, a sentence or a segment of the user's. Padding is never a unit; special tokens such as [CLS]
+are, as in the papers, unless `gate_special` is off: they then keep their states and count nowhere.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,14 +18,30 @@ from torch import Tensor
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
 from .task import Task
+from .units import Kept as Kept
+from .units import Text, Unit, group, parts_of
 
 log = logging.getLogger(__name__)
 
-Text = str | tuple[str, str]  # one text, or a pair such as question and passage
+
+@dataclass(frozen=True)
+class Encoded:
+    """One text as the model takes it, the unit of each position (−1: always kept), and the names of the units."""
+
+    inputs: dict[str, list[int]]
+    place: list[int]
+    names: list[str]
+    ask: int | None = None
 
 
 class TextTask(Task):
-    """Texts, or pairs of texts, made into batches by a tokenizer."""
+    """Texts, pairs of texts or lists of segments, made into batches by a tokenizer.
+
+    `keep` names units that are never dropped; of a pair, `gate` may name the one part that is gated. Where a prediction
+    is made at one position, gates may read the state there too: `ask` says at which.
+    """
+
+    labels: Sequence[str] | None = None  # names for the indices the model answers with
 
     def __init__(
         self,
@@ -32,56 +49,104 @@ class TextTask(Task):
         train: Sequence[Text],
         validation: Sequence[Text],
         *,
+        unit: Unit = "token",
+        keep: Collection[str] = (),
+        gate: Literal["all", "first", "second"] = "all",
+        gate_special: bool = True,
+        ask: Literal["nowhere", "first", "last"] = "nowhere",
         max_length: int | None = None,
         strict: bool = False,
-        gate_special: bool = True,
     ) -> None:
-        if getattr(tokenizer, "pad_token", None) is None:
-            raise DataError(
-                f"{type(tokenizer).__name__} has no padding token, so texts of different lengths make no batch: "
-                "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
-            )
+        _check_tokenizer(tokenizer, unit)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         self.max_length = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
-        self.strict, self.gate_special = strict, gate_special
+        self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
+        self.strict, self.gate_special, self.ask = strict, gate_special, ask
+        self._seen: dict[Any, Encoded] = {}
 
     @abstractmethod
     def read(self, output: Any, batch: Batch) -> Prediction:
         """Read the prediction to preserve out of what the model returned for `batch`."""
 
     def collate(self, examples: Sequence[Text]) -> Batch:
-        _check_texts(examples)
-        self._check_length(examples)
-        encoded = dict(self._encode(examples, padding=True, return_tensors="pt"))
-        special = encoded.pop("special_tokens_mask").bool()
-        valid = encoded["attention_mask"].bool()
-        return Batch(encoded, valid if self.gate_special else valid & ~special)
+        encoded = [self.encoded(text) for text in examples]
+        padded = self.tokenizer.pad([e.inputs for e in encoded], padding=True, return_tensors="pt")
+        left = self.tokenizer.padding_side == "left"
+        width = padded["input_ids"].shape[1]
+        before = [width - len(e.place) if left else 0 for e in encoded]
+        place = torch.full((len(encoded), width), -1)
+        for row, (start, e) in enumerate(zip(before, encoded, strict=True)):
+            place[row, start : start + len(e.place)] = torch.tensor(e.place)
+        asks = [start + e.ask for start, e in zip(before, encoded, strict=True) if e.ask is not None]
+        ask = torch.tensor(asks) if asks else None
+        if self.unit == "token":
+            return Batch(dict(padded), place >= 0, ask=ask)
+        counts = torch.tensor([len(e.names) for e in encoded]).unsqueeze(1)
+        return Batch(dict(padded), torch.arange(int(counts.max())) < counts, place, ask)
+
+    def lengths(self, examples: Sequence[Text]) -> Sequence[int]:
+        return [len(self.encoded(text).place) for text in examples]
 
     def units(self, examples: Sequence[Text]) -> list[list[str]]:
-        batch = self.collate(examples)
-        rows = zip(batch.inputs["input_ids"], batch.valid, strict=True)
-        return [self.tokenizer.convert_ids_to_tokens(ids[valid].tolist()) for ids, valid in rows]
+        return [self.encoded(text).names for text in examples]
 
-    def _encode(self, examples: Sequence[Text], **how: Any) -> Any:
-        first = [text if isinstance(text, str) else text[0] for text in examples]
-        second = None if isinstance(examples[0], str) else [text[1] for text in examples]
-        cut = {"truncation": True, "max_length": self.max_length, "return_special_tokens_mask": True}
-        return self.tokenizer(first, second, **{**cut, **how})
+    def encoded(self, text: Text) -> Encoded:
+        """Encode a text, once: a fit meets each many times."""
+        key = ("segments", *((piece, isinstance(piece, Kept)) for piece in text)) if isinstance(text, list) else text
+        if key not in self._seen:
+            self._seen[key] = self._encode(text)
+        return self._seen[key]
 
-    def _check_length(self, examples: Sequence[Text]) -> None:
+    def _encode(self, text: Text) -> Encoded:
+        _check_text(text)
+        self._check_length(text)
+        found = self.tokenizer(
+            *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
+        )
+        special = found.pop("special_tokens_mask")
+        tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
+        groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
+        parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
+        ask = {"nowhere": None, "first": 0, "last": len(tokens) - 1}[self.ask]
+        never = ask if self.ask == "last" else None
+        gated = [
+            number >= 0 and i != never and self._gated(groups.names[number], bool(special[i]), parts[i])
+            for i, number in enumerate(groups.place)
+        ]
+        return _renumbered(dict(found), groups.place, groups.names, gated, ask)
+
+    def _gated(self, name: str, special: bool, part: int | None) -> bool:
+        if special:
+            return self.gate_special
+        chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
+        return chosen and name.casefold() not in self.keep
+
+    def _check_length(self, text: Text) -> None:
         """Say how much of a text that is too long is cut off, or refuse it when strict."""
-        whole = self._encode(examples, truncation=False, verbose=False)["input_ids"]
-        for text, ids in zip(examples, whole, strict=True):
-            if len(ids) > self.max_length:
-                begin = (text if isinstance(text, str) else text[0])[:40]
-                message = f"a text has {len(ids)} tokens and the model takes {self.max_length}: '{begin}…'"
-                if self.strict:
-                    raise DataError(f"{message}; shorten it, or allow it to be cut with strict=False")
-                log.warning("%s; its last %d tokens are not explained", message, len(ids) - self.max_length)
+        count = len(self.tokenizer(*parts_of(text), verbose=False)["input_ids"])
+        if count > self.max_length:
+            message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
+            if self.strict:
+                raise DataError(f"{message}; shorten it, or allow it to be cut with strict=False")
+            log.warning("%s; its last %d tokens are not explained", message, count - self.max_length)
+
+
+def _renumbered(
+    inputs: dict[str, Any], place: Sequence[int], names: Sequence[str], gated: Sequence[bool], ask: int | None
+) -> Encoded:
+    """Leave out the units of which no position is gated, and number the rest anew."""
+    kept = sorted({number for number, open_ in zip(place, gated, strict=True) if open_})
+    new = {number: i for i, number in enumerate(kept)}
+    places = [new[number] if open_ else -1 for number, open_ in zip(place, gated, strict=True)]
+    return Encoded(inputs, places, [names[number] for number in kept], ask)
 
 
 class TextClassification(TextTask):
-    """Keep the distribution over labels, one of which is right."""
+    """Keep the distribution over labels, one of which is right; `labels` names them for whoever reads."""
+
+    def __init__(self, *args: Any, labels: Sequence[str] | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.labels = labels
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         return {"label": Categorical(output.logits)}
@@ -118,7 +183,14 @@ class TokenClassification(TextTask):
 
 
 class NextToken(TextTask):
-    """Keep the distribution over the next token of a causal language model."""
+    """Keep the distribution over the next token of a causal language model.
+
+    A causal model has met the question only at the last token, so gates read the state there too; that token itself,
+    and special ones such as BOS, where attention rests when it has nothing to do, are never gated.
+    """
+
+    def __init__(self, *args: Any, gate_special: bool = False, **settings: Any) -> None:
+        super().__init__(*args, gate_special=gate_special, ask="last", **settings)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         return {"next token": Categorical(at_last_real(output.logits, batch.inputs["attention_mask"]))}
@@ -131,12 +203,23 @@ def at_last_real(values: Tensor, mask: Tensor) -> Tensor:
     return values[torch.arange(len(values), device=values.device), last]
 
 
-def _check_texts(examples: Sequence[Text]) -> None:
-    for text in examples:
-        parts = (text,) if isinstance(text, str) else text
-        if not all(isinstance(part, str) for part in parts):
-            raise DataError(f"a text must be a string or a pair of strings, got {text!r}")
-        if not any(part.strip() for part in parts):
-            raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
-    if len({isinstance(text, str) for text in examples}) > 1:
-        raise DataError("single texts and pairs are mixed in one batch: give all examples the same form")
+def _check_tokenizer(tokenizer: Any, unit: str) -> None:
+    name = type(tokenizer).__name__
+    if getattr(tokenizer, "pad_token", None) is None:
+        raise DataError(
+            f"{name} has no padding token, so texts of different lengths make no batch: "
+            "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
+        )
+    if unit not in ("token", "word", "sentence", "segment"):
+        raise DataError(f"no unit '{unit}'. Known: token, word, sentence, segment")
+    if unit != "token" and not tokenizer.is_fast:
+        raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
+
+
+def _check_text(text: Text) -> None:
+    parts = [text] if isinstance(text, str) else text
+    fits = isinstance(parts, list) or (isinstance(parts, tuple) and len(parts) == 2)
+    if not fits or not all(isinstance(part, str) for part in parts):
+        raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
+    if not any(part.strip() for part in parts):
+        raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")

@@ -22,8 +22,10 @@ class FitConfig:
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     steps: Annotated[int, "optimiser steps, shared by all depths"] = 2000
     batch_size: Annotated[int, "examples per step"] = 32
+    depths_per_step: Annotated[int, "depths trained at every step, from one original pass; 0 takes all"] = 1
     optimizer: Annotated[str, "adam or lookahead-rmsprop"] = "adam"
     learning_rate: Annotated[float, "of the gates"] = 3e-3
+    weight_decay: Annotated[float, "of the gates, decoupled from the gradient"] = 0.0
     warmup: Annotated[int, "steps over which the learning rate rises"] = 0
     decay: Annotated[float, "share of the training, at its end, over which the learning rate falls to 0"] = 0.5
     seed: Annotated[int, "every draw depends on it and on the step alone"] = 0
@@ -33,15 +35,18 @@ class FitConfig:
     guard: Annotated[bool, "watch for depths whose gates are stuck"] = True
     restarts: Annotated[int, "how often such a depth may start anew"] = 2
     select: Annotated[bool, "return the sparsest feasible probe seen, not the last"] = True
+    calibrate: Annotated[bool, "at the end, shift each depth's votes until its thresholded masks just hold"] = False
     checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "learning_rate", "validation_limit"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("warmup", "validate_every", "checkpoint_every", "patience", "restarts"):
+        for name in ("depths_per_step", "warmup", "validate_every", "checkpoint_every", "patience", "restarts"):
             if getattr(self, name) < 0:
                 raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.calibrate and self.objective.form == "rate":
+            raise SettingError("calibrate shifts votes until a margin just holds: use it with form = margin")
         if not 0 <= self.decay <= 1:
             raise SettingError(f"decay must lie in [0, 1], got {self.decay}: it is a share of the training")
         OPTIMIZERS.get(self.optimizer)
@@ -59,6 +64,7 @@ class FitConfig:
 PUBLISHED = FitConfig(
     probe=ProbeConfig(
         voter="published",
+        votes="coupled",
         temperature=0.2,
         low=-0.2,
         high=1.0,
@@ -75,7 +81,21 @@ PUBLISHED = FitConfig(
     select=False,
 )
 
-RECIPES = {"default": FitConfig(), "published": PUBLISHED}
+# For text: hundreds of features per state, where a nearly linear start is enough and more stable; states that carry
+# their position; importance that is graded, so that the margin binds and thresholded masks are calibrated to it.
+TEXT = FitConfig(
+    probe=ProbeConfig(hidden=256, spread=1.0, baseline=BaselineConfig(positions=512)),
+    objective=ObjectiveConfig(margin=0.1),
+    steps=2000,
+    depths_per_step=0,
+    learning_rate=2e-3,
+    weight_decay=0.1,
+    guard=False,
+    select=False,
+    calibrate=True,
+)
+
+RECIPES = {"default": FitConfig(), "text": TEXT, "published": PUBLISHED}
 
 
 def recipe(name: str = "default", **changes: Any) -> FitConfig:

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
-from ..models.adapter import Adapter
+from ..models.adapter import Adapter, check_vocabulary
 from ..tasks.task import Task
 from .bar import Bar
 from .config import FitConfig, recipe
@@ -71,5 +71,7 @@ def _check(model: Adapter, task: Task) -> None:
         raise SettingError(f"fit takes an adapted model, got {type(model).__name__}: pass diffmask.adapt(model)")
     if not isinstance(task, Task):
         raise SettingError(f"fit takes a task, got {type(task).__name__}: wrap tensors in diffmask.TensorTask")
+    if (tokenizer := getattr(task, "tokenizer", None)) is not None:
+        check_vocabulary(model.model, tokenizer)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")

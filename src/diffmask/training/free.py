@@ -36,13 +36,13 @@ def search_gates(
     task: Task,
     batch: Batch,
     site_name: str,
-    baseline: Tensor,
+    baseline: Tensor | None,
     gate: Gate,
     objective: ObjectiveConfig,
     config: FreeConfig,
 ) -> Float[Tensor, "batch unit"]:
     """Find gates for every example of the batch at once, and return how likely each real unit is kept."""
-    gates = FreeGates(batch.valid.shape, site_name, baseline, gate, config.start_open)
+    gates = FreeGates(batch.valid, site_name, baseline, gate, config.start_open)
     with model.frozen():
         seen = look(model, task, batch)
         terms = Objective(objective, len(batch)).to(batch.valid.device)
@@ -50,17 +50,18 @@ def search_gates(
         optimizer = torch.optim.Adam([gates.logits], lr=config.learning_rate)
         for number in range(config.steps):
             noise = generator(config.seed, NOISE, START_DRAWS + number, batch.valid.device)
-            loss = step(seen, gates, terms, 0, progress=number / config.steps, generator=noise, index=slice(None))
+            share = number / config.steps
+            (loss,) = step(seen, gates, terms, [0], progress=share, generator=noise, index=slice(None))
             optimizer.zero_grad()
             torch.autograd.backward(loss.total * len(batch))  # every example is a problem of its own
             optimizer.step()
-    return gates({}, 0).keep_probability().detach() * batch.valid
+    return gates.votes({}, [0])[0].keep_probability().detach() * batch.valid
 
 
 @torch.no_grad()
 def _start(seen: Look, gates: FreeGates, terms: Objective, seed: int) -> torch.Tensor:
     """Return where each example's constraint starts: the divergence, or the share kept, of its first masks."""
-    votes, draws = gates(seen.states, 0), []
+    (votes,), draws = gates.votes(seen.reading, [0]), []
     for number in range(START_DRAWS):
         keep = votes.sample(generator(seed, NOISE, number, seen.batch.valid.device)).prod(0)
         draws.append(terms.divergence(seen.original, seen.masked_by(gates, 0, keep)))

@@ -56,7 +56,7 @@ def divergence_without_a_tenth(
     parts = []
     for batch in batches:
         seen = look(model, task, batch)
-        keep = without_a_tenth(probe(seen.states, depth).log_keep(), batch.valid)
+        keep = without_a_tenth(probe(seen.reading, depth).log_keep(), batch.valid)
         parts.append(objective.divergence(seen.original, seen.masked_by(probe, depth, keep)))
     return float(torch.cat(parts).mean())
 

@@ -11,7 +11,7 @@ from ..registry import Registry
 
 OPTIMIZERS = Registry(
     "optimizer",
-    {"adam": "torch.optim:Adam", "lookahead-rmsprop": "diffmask.training.optimizer:LookaheadRMSprop"},
+    {"adam": "torch.optim:AdamW", "lookahead-rmsprop": "diffmask.training.optimizer:LookaheadRMSprop"},
 )
 
 SYNC = 6  # steps between two looks back (Zhang et al. 2019), as De Cao et al. set it

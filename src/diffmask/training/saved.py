@@ -25,6 +25,7 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
         "fingerprint": fitted.fingerprint,
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
+        "read_widths": fitted.probe.read_widths,
         "settings": to_dict(fitted.config),
         "scores": [asdict(score) for score in fitted.scores],
         "restarts": fitted.restarts,
@@ -45,7 +46,7 @@ def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
     if tuple(info["sites"]) != model.sites.names:
         raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
     config = from_dict(FitConfig, info["settings"], str(path))
-    probe = make_probe(info["sites"], info["widths"], config.probe)
+    probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
     probe.load_state_dict(tensors)
     probe.to(model.device)
     scores = [DepthScore(**score) for score in info["scores"]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ..errors import InfeasibleError, SettingError, SiteError
@@ -22,35 +22,87 @@ from .step import Look, look
 
 log = logging.getLogger(__name__)
 
+RARE = 8  # as many states at a position count as much as the mean of all
+
 
 @dataclass(frozen=True)
 class Survey:
-    """The mean and spread of the states at each site, in forward order."""
+    """The mean and spread of the states at each site in forward order, and of what gates read there.
+
+    `offsets` say how far the mean at each position is from the mean of all.
+    """
 
     means: Sequence[Float[Tensor, " _"]]
     stds: Sequence[Float[Tensor, " _"]]
+    offsets: Sequence[Float[Tensor, "position _"]]
+    read_means: Sequence[Float[Tensor, " _"]]
+    read_stds: Sequence[Float[Tensor, " _"]]
 
     @property
     def widths(self) -> list[int]:
         return [len(mean) for mean in self.means]
 
+    @property
+    def read_widths(self) -> list[int]:
+        return [len(mean) for mean in self.read_means]
+
 
 def survey(model: Adapter, task: Task, batches: Iterable[Batch]) -> Survey:
     """Look at the states of some batches, and refuse a model whose output or states cannot be used."""
-    sums: dict[str, Tensor] = {}
+    states, readings = (dict[str, Moments]() for _ in range(2))
+    places: dict[str, PositionSums] = {}
     for batch in batches:
         seen = look(model, task, batch)
         check_finite(seen.original)
         _check_order(model, seen)
         for name in model.sites.names:
-            units = _units(name, seen.states[name], batch).double()
-            parts = torch.stack([torch.ones_like(units[0]) * len(units), units.sum(0), (units**2).sum(0)])
-            sums[name] = sums[name] + parts if name in sums else parts
-    counts, totals, squares = zip(*sums.values(), strict=True)
-    means = [total / count for total, count in zip(totals, counts, strict=True)]
-    spread = zip(squares, counts, means, strict=True)
-    stds = [(square / count - mean**2).clamp_min(0).sqrt() for square, count, mean in spread]
-    return Survey([mean.float() for mean in means], [std.float() for std in stds])
+            _check_shape(name, seen.states[name], batch)
+            gated = batch.spread(torch.zeros_like(batch.valid)) == 0
+            states.setdefault(name, Moments()).add(seen.states[name][gated])
+            places.setdefault(name, PositionSums()).add(seen.states[name], gated)
+            readings.setdefault(name, Moments()).add(seen.reading[name][batch.valid])
+    means, stds = zip(*(moments.mean_and_std() for moments in states.values()), strict=True)
+    offsets = [place.offsets(mean) for place, mean in zip(places.values(), means, strict=True)]
+    read_means, read_stds = zip(*(moments.mean_and_std() for moments in readings.values()), strict=True)
+    return Survey(means, stds, offsets, read_means, read_stds)
+
+
+class Moments:
+    """Adds up what is needed for a mean and a spread, in double precision."""
+
+    def __init__(self) -> None:
+        self.sums: Tensor | None = None
+
+    def add(self, rows: Float[Tensor, "row hidden"]) -> None:
+        wide = rows.double()
+        parts = torch.stack([torch.ones_like(wide[0]) * len(wide), wide.sum(0), (wide**2).sum(0)])
+        self.sums = parts if self.sums is None else self.sums + parts
+
+    def mean_and_std(self) -> tuple[Float[Tensor, " hidden"], Float[Tensor, " hidden"]]:
+        assert self.sums is not None  # a survey has at least one batch
+        count, total, square = self.sums
+        mean = total / count
+        return mean.float(), (square / count - mean**2).clamp_min(0).sqrt().float()
+
+
+class PositionSums:
+    """Adds up states position by position."""
+
+    def __init__(self) -> None:
+        self.total, self.count = torch.zeros(0, 0), torch.zeros(0)
+
+    def add(self, state: Float[Tensor, "batch position hidden"], gated: Bool[Tensor, "batch position"]) -> None:
+        total, count = (state * gated.unsqueeze(-1)).double().sum(0), gated.double().sum(0)
+        longer, shorter = sorted([(total, count), (self.total, self.count)], key=lambda pair: -len(pair[1]))
+        if len(shorter[1]):
+            longer[0][: len(shorter[1])] += shorter[0]
+            longer[1][: len(shorter[1])] += shorter[1]
+        self.total, self.count = longer
+
+    def offsets(self, mean: Float[Tensor, " hidden"]) -> Float[Tensor, "position hidden"]:
+        """Return how far each position's mean is from `mean`; what was seen rarely stays near it."""
+        count = self.count.unsqueeze(1)
+        return ((self.total - count * mean) / (count + RARE)).float()
 
 
 def _check_order(model: Adapter, seen: Look) -> None:
@@ -59,14 +111,13 @@ def _check_order(model: Adapter, seen: Look) -> None:
         raise SiteError(f"sites must be listed in the order the model reaches them, which is {', '.join(reached)}")
 
 
-def _units(name: str, state: Tensor, batch: Batch) -> Float[Tensor, "unit hidden"]:
-    if state.dim() != 3 or state.shape[:2] != batch.valid.shape:
+def _check_shape(name: str, state: Tensor, batch: Batch) -> None:
+    if state.dim() != 3 or state.shape[:2] != batch.shape:
         raise SiteError(
             f"site '{name}' holds a state of shape {tuple(state.shape)}, but a batch of {len(batch)} examples with "
-            f"{batch.valid.shape[1]} units needs ({len(batch)}, {batch.valid.shape[1]}, hidden): name another site, "
+            f"{batch.shape[1]} units needs ({len(batch)}, {batch.shape[1]}, hidden): name another site, "
             "or let the model put the batch first"
         )
-    return state[batch.valid]
 
 
 def place_baselines(
@@ -76,7 +127,9 @@ def place_baselines(
     config = probe.config.baseline
     for number in range(len(probe.baselines.vectors)):
         probe.baselines.set(number, _first_guess(model, config, found, probe.masked_indices[number]))
-    if config.start == "ablation":
+    for number, site in enumerate(probe.masked_indices[: len(probe.baselines.offsets)]):
+        probe.baselines.set_offsets(number, found.offsets[site])
+    if config.start == "ablation" and len(probe.baselines.vectors):
         fit_baselines(model, task, probe, objective, found, batches, seed)
 
 
@@ -112,8 +165,9 @@ def fit_baselines(
         seen = look(model, task, next(batches))
         keep = random_keep(seen.batch, generator(seed, ABLATION, number, seen.batch.valid.device))
         optimizer.zero_grad()
-        for vector, site in zip(vectors, sites, strict=False):
-            masked = seen.masked_at(probe.site_names[site], keep, vector)
+        for vector, offsets, site in zip(vectors, probe.baselines.offsets, sites, strict=False):
+            stand_in = vector + offsets if len(offsets) > 1 else vector
+            masked = seen.masked_at(probe.site_names[site], keep, stand_in)
             torch.autograd.backward(objective.divergence(seen.original, masked).mean())
         optimizer.step()
     for number, vector in enumerate(vectors):
@@ -140,7 +194,8 @@ def measure_start(
             rows[depth].append(_three_levels(seen, probe, objective, depth, draw))
     for depth, parts in enumerate(rows):
         opened, started, closed = (float(torch.cat(column).mean()) for column in zip(*parts, strict=True))
-        if objective.config.form == "margin":
+        first = probe.site_name(depth) not in map(probe.site_name, range(depth))  # say it once per site
+        if objective.config.form == "margin" and first:
             _check_feasible(probe.site_name(depth), objective.config.margin, opened, closed)
         objective.start[depth] = started if objective.config.form == "margin" else probe.config.start_open
 
@@ -148,7 +203,7 @@ def measure_start(
 def _three_levels(seen: Look, probe: Probe, objective: Objective, depth: int, draw: torch.Generator) -> list[Tensor]:
     """Measure the divergence with everything kept, with the gates as they start, and with nothing kept."""
     everything = torch.ones(seen.batch.valid.shape, device=seen.batch.valid.device)
-    keeps = (everything, probe(seen.states, depth).sample(draw).prod(0), 0 * everything)
+    keeps = (everything, probe(seen.reading, depth).sample(draw).prod(0), 0 * everything)
     return [objective.divergence(seen.original, seen.masked_by(probe, depth, keep)) for keep in keeps]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -16,10 +16,11 @@ from ..objective.objective import Objective
 from ..tasks.task import Task
 from ..types import Batch, check_finite
 from .bar import Bar
+from .calibrate import calibrate
 from .config import FitConfig
 from .guard import diagnose, give_up
 from .optimizer import OPTIMIZERS
-from .random import NOISE, START, batch_indices, draw_depth, generator
+from .random import NOISE, START, batch_indices, draw_depths, generator
 from .run import Progress, Run, data_mark
 from .start import Survey, measure_start, place_baselines, survey
 from .step import look, step
@@ -56,25 +57,26 @@ class Trainer:
         return run, self._finish(run)
 
     def _one_step(self, run: Run, batch: Batch) -> None:
-        """Take one step at one depth; what is held or has ended stands still."""
+        """Take one step at one depth or several; what is held or has ended stands still."""
         now = run.progress
-        depth = draw_depth(now.unfinished(), self.config.seed, now.step)
-        share = now.of(depth)
+        depths = draw_depths(now.unfinished(), self.config.depths_per_step, self.config.seed, now.step)
+        share = min(now.of(depth) for depth in depths)
         self._set_rates(run, share)
         noise = generator(self.config.seed, NOISE, now.step, self.device)
         seen = look(self.model, self.task, batch)
         check_finite(seen.original, f" at step {now.step}")
-        loss = step(seen, run.probe, run.objective, depth, progress=share, generator=noise)
+        losses = step(seen, run.probe, run.objective, depths, progress=share, generator=noise)
         run.optimizer.zero_grad()
-        self.accelerator.backward(loss.total)
-        self._hold_still(run, depth, share)
+        self.accelerator.backward(torch.stack([loss.total for loss in losses]).sum())
+        self._hold_still(run, depths, share)
         run.optimizer.step()
         now.step += 1
 
-    def _hold_still(self, run: Run, depth: int, share: float) -> None:
+    def _hold_still(self, run: Run, depths: Sequence[int], share: float) -> None:
         if share < run.probe.config.baseline.hold:
             run.probe.baselines.zero_grad()
-        for ended in set(run.probe.voters_at(depth)) - set(run.progress.unfinished()):
+        voters = {voter for depth in depths for voter in run.probe.voters_at(depth)}
+        for ended in voters - set(run.progress.unfinished()):
             run.probe.voter(ended).zero_grad()
 
     def _set_rates(self, run: Run, share: float) -> None:
@@ -123,6 +125,9 @@ class Trainer:
         if self.config.select and run.best:
             run.probe.load_state_dict(run.best)
             scores = self._scores(run)
+        if self.config.calibrate:
+            calibrate(run.probe, lambda: self._scores(run), self.config.objective.margin)
+            scores = self._scores(run)
         if not all(score.feasible(self.config.objective) for score in scores):
             worst = max(scores, key=lambda score: score.divergence)
             log.warning(
@@ -144,7 +149,7 @@ class Trainer:
             return run
         bar.say("placing the baseline")
         seed = self.config.seed
-        run.probe.standardise(found.means, found.stds)
+        run.probe.standardise(found.read_means, found.read_stds)
         place_baselines(self.model, self.task, run.probe, run.objective, found, self._train_batches(0), seed)
         measure_start(self.model, self.task, run.probe, run.objective, self._some_batches(), seed)
         self._save(run)
@@ -153,7 +158,8 @@ class Trainer:
     def _make_run(self, found: Survey) -> Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            probe = make_probe(self.model.sites.names, found.widths, self.config.probe).to(self.device)
+            names = self.model.sites.names
+            probe = make_probe(names, found.widths, self.config.probe, found.read_widths).to(self.device)
         objective = Objective(self.config.objective, probe.depth_count).to(self.device)
         progress = Progress.fresh(probe.depth_count, self.config.steps)
         optimizer = self._make_optimizer(probe, found)
@@ -163,15 +169,17 @@ class Trainer:
     def _make_optimizer(self, probe: Probe, found: Survey) -> torch.optim.Optimizer:
         """Give the gates one rate, and each baseline one that fits the size of the states it stands in for."""
         rate, settings = self.config.learning_rate, self.config.probe.baseline
-        groups = [{"params": list(probe.voters.parameters()), "lr": rate, "base_lr": rate}]
+        decay = {"weight_decay": self.config.weight_decay}
+        groups = [{"params": list(probe.voters.parameters()), "lr": rate, "base_lr": rate, **decay}]
         for vector, site in zip(probe.baselines.vectors, probe.masked_indices, strict=False):
             own = rate * settings.learning_rate * (float(found.stds[site].mean()) if settings.scaled else 1.0)
-            groups += [{"params": [vector], "lr": own, "base_lr": own}] if settings.learned else []
+            groups += [{"params": [vector], "lr": own, "base_lr": own, "weight_decay": 0.0}] if settings.learned else []
         optimizer: torch.optim.Optimizer = OPTIMIZERS.get(self.config.optimizer)(groups, lr=rate)
         return optimizer
 
     def _train_batches(self, first: int) -> Iterator[Batch]:
-        for rows in batch_indices(len(self.task.train), self.config.batch_size, self.config.seed, first):
+        lengths = self.task.lengths(self.task.train)
+        for rows in batch_indices(len(self.task.train), self.config.batch_size, self.config.seed, first, lengths):
             yield self.task.collate([self.task.train[i] for i in rows]).to(self.device)
 
     def _some_batches(self) -> Iterator[Batch]:
@@ -181,6 +189,9 @@ class Trainer:
 
     def _validation_batches(self) -> Iterator[Batch]:
         some = self.task.validation[: self.config.validation_limit]
+        lengths = self.task.lengths(some)
+        if lengths is not None:  # of like length together: padding costs as much as text
+            some = [some[row] for row in sorted(range(len(some)), key=lengths.__getitem__)]
         return in_batches(self.task, some, max(64, self.config.batch_size), self.device)
 
     def _save(self, run: Run) -> None:

@@ -52,16 +52,16 @@ def validate(
     for batch in batches:
         seen = look(model, task, batch)
         check_finite(seen.original)
-        for depth in range(probe.depth_count):
-            votes = probe(seen.states, depth)
-            keep = votes.hard_keep() & batch.valid
-            masked = seen.masked_by(probe, depth, keep)
+        votes = probe.votes(seen.reading, range(probe.depth_count))
+        keeps = [vote.hard_keep() & batch.valid for vote in votes]
+        masked = seen.masked_each(probe, range(probe.depth_count), keeps)
+        for depth, (vote, keep, prediction) in enumerate(zip(votes, keeps, masked, strict=True)):
             rows[depth].append(
                 [
-                    expected_l0(votes, batch.valid),
+                    expected_l0(vote, batch.valid),
                     mean_over_units(keep, batch.valid),
-                    objective.divergence(seen.original, masked),
-                    agreement(seen.original, masked),
+                    objective.divergence(seen.original, prediction),
+                    agreement(seen.original, prediction),
                 ]
             )
     return [_score(depth, parts) for depth, parts in enumerate(rows)]

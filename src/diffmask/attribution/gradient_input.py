@@ -1,0 +1,44 @@
+"""Gradient times input: what the prediction would lose if it were linear and a unit went to its baseline.
+
+Shrikumar et al. (2016), with the difference to a baseline in place of the input; a baseline of zero gives theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import SettingError
+from ..objective.target import gradient
+from ..training.step import look
+from .method import Method, Question
+
+
+@dataclass(frozen=True)
+class GradientInput(Method):
+    """The size of a unit's gradient · (state − baseline), summed over its positions before the sign is dropped."""
+
+    baseline: Annotated[
+        Literal["zero", "question"], "what the state is compared with: nothing, or what replaces a missing unit"
+    ] = "question"
+
+    def __post_init__(self) -> None:
+        if self.baseline not in ("zero", "question"):
+            raise SettingError(f"no baseline '{self.baseline}' for gradient-input. Known: zero, question")
+
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        with question.model.frozen():
+            seen = look(question.model, question.task, question.batch)
+            state = seen.states[question.site_name]
+            slope = gradient(seen, question.site_name, state)
+        change = (slope * self._difference(state, question)).sum(-1, keepdim=True)  # (batch, position, 1)
+        return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1).abs(), 0)
+
+    def _difference(
+        self, state: Float[Tensor, "batch position hidden"], question: Question
+    ) -> Float[Tensor, "batch position hidden"]:
+        return state.float() if self.baseline == "zero" else state.float() - question.path_start(state).float()

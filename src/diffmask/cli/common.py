@@ -1,0 +1,59 @@
+"""What the commands share: where they speak, how they read, draw, and show that they are still at it."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ..errors import DataError
+
+T = TypeVar("T")
+
+PATIENCE = 2.0  # seconds a person waits without asking whether anything happens
+say = Console()
+complain = Console(stderr=True)
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a text file; `what` says in an error which file to give."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise DataError(f"no file {path}: give the path of {what}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read as text ({error}): give the path of {what}") from error
+
+
+def draw_pictures(result: Path, to: Path | None = None) -> None:
+    """Draw a result file's pictures beside it, or elsewhere."""
+    from ..report import PICTURES
+    from ..report.fill import read_result
+    from ..storage import write_file
+
+    content = read_result(result)
+    for name, figure in PICTURES.get(str(content["study"]))(content).items():
+        path, image = (to or result.parent) / f"{result.stem}-{name}.png", io.BytesIO()
+        figure.savefig(image, format="png", metadata={"Software": None})
+        write_file(path, image.getvalue())
+        say.print(f"drew {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def watched(items: Iterable[T], title: str, total: int) -> Iterator[T]:
+    """Pass items on, with a progress bar once they have taken two seconds."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=complain, transient=True, disable=not complain.is_terminal)
+    task, began = progress.add_task(title, total=total), time.monotonic()
+    try:
+        for item in items:
+            yield item
+            progress.advance(task)
+            if time.monotonic() - began > PATIENCE:
+                progress.start()
+    finally:
+        progress.stop()

@@ -1,0 +1,73 @@
+"""The sentiment classifier that ships with the package, and its probes: something to explain without a download."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+
+from ..errors import DiffMaskError, SettingError, StorageError
+from ..models.adapter import adapt
+from ..registry import unknown
+from ..tasks.text import TextClassification
+from ..training.fit import Fit
+from ..training.saved import load_fit
+
+Kind = Literal["input", "hidden"]
+PLACE = Path(__file__).parents[1] / "embedded" / "sentiment"
+
+
+def load_embedded(kind: Kind = "input", *, strict: bool = False) -> Fit:
+    """Load the embedded model with the probe that masks its input, or the one that masks its hidden states.
+
+    >>> import diffmask
+    >>> explanation = diffmask.explain(load_embedded(), ["A fast, funny, highly enjoyable movie."])[0]
+    >>> explanation.info["labels"][explanation.verification.original["label"]]
+    'positive'
+
+    A text of more than 128 word pieces is cut, or refused if `strict`.
+    """
+    if kind not in get_args(Kind):
+        raise SettingError(unknown("kind of probe", str(kind), get_args(Kind)))
+    with torch.random.fork_rng(devices=[]):  # modules draw weights before theirs are loaded; the user's dice stay put
+        model, tokenizer = _load_model()
+        labels = [name for _, name in sorted(model.config.id2label.items())]
+        task = TextClassification(tokenizer, [], [], labels=labels, strict=strict)
+        return load_fit(_present(f"probe-{kind}.safetensors"), adapt(model, tokenizer), task)
+
+
+def _load_model() -> tuple[Any, Any]:
+    """Read model and tokenizer from the package's own files, and nothing from the network."""
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        _present(name)  # transformers would look for a missing file on the network, and complain about that
+    try:
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    except ImportError as error:
+        raise DiffMaskError("the embedded model needs transformers: pip install 'diffmask[text]'") from error
+    with _no_progress_bar():
+        model = AutoModelForSequenceClassification.from_pretrained(PLACE, local_files_only=True, dtype=torch.float32)
+        return model.eval(), AutoTokenizer.from_pretrained(PLACE, local_files_only=True)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing a bar for three megabytes, and leave its setting as it was."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    try:
+        logging.disable_progress_bar()
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _present(name: str) -> Path:
+    path = PLACE / name
+    if not path.is_file():
+        raise StorageError(f"{path} is missing, which ships with diffmask: install it again")
+    return path

@@ -1,0 +1,58 @@
+"""Remove units without a baseline: in every layer nobody may attend to them, and every position stays where it is.
+
+Attention to position j is weighted by its gate, a_ij ∝ z_j·exp(s_ij), by adding log z_j to the scores. A position
+always sees itself, so that no row of attention is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..errors import ModelError
+from ..models.adapter import Adapter
+from ..types import Batch
+
+
+def run_knocked_out(
+    model: Adapter, batch: Batch, keep: Float[Tensor, "batch unit"] | Bool[Tensor, "batch unit"]
+) -> Any:
+    """Run the model with the dropped units out of everyone's sight."""
+    real = batch.inputs.get("attention_mask")
+    if not isinstance(real, Tensor) or real.dim() != 2:
+        raise ModelError(
+            f"removal = knockout needs a model that takes an attention_mask (example, position), and "
+            f"{type(model.model).__name__} is given {', '.join(batch.inputs)}: use removal = baseline"
+        )
+    weights = attention_weights(batch.spread(keep), real.bool(), model.causal)
+    inputs = {**batch.inputs, "attention_mask": _log(weights, model.dtype).unsqueeze(1)}
+    try:
+        return model(replace(batch, inputs=inputs))
+    except (IndexError, RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"{type(model.model).__name__} does not take one attention mask per query and key, which removal = "
+            f"knockout needs ({error}): use removal = baseline"
+        ) from error
+
+
+def attention_weights(
+    keep: Float[Tensor, "batch position"], real: Bool[Tensor, "batch position"], causal: bool
+) -> Float[Tensor, "batch query key"]:
+    """Return how far each position may see each other one, from 0 to 1."""
+    count = keep.shape[1]
+    weights = (keep * real).unsqueeze(1).expand(-1, count, -1)
+    if causal:
+        weights = weights.tril()
+    itself = torch.eye(count, dtype=torch.bool, device=keep.device)
+    return weights.masked_fill(itself, 1.0)
+
+
+def _log(weights: Float[Tensor, "batch query key"], dtype: torch.dtype) -> Float[Tensor, "batch query key"]:
+    """Return log weights, the lowest number for 0: where −inf met −inf, attention would be NaN."""
+    seen = weights > 0
+    logs = torch.where(seen, weights, 1.0).log()
+    return torch.where(seen, logs, torch.finfo(dtype).min).to(dtype)

@@ -1,0 +1,102 @@
+"""An explanation in plain words and plain data: what the terminal, the pictures and JSON have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..explanation import Explanation, Verification
+
+LOG_HALF = math.log(0.5)
+SPACES = ("Ġ", "▁")  # how byte-level and sentence-piece tokenizers write the space before a word
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A unit as it is shown: safe text, and whether it goes on from the unit before it."""
+
+    text: str
+    joined: bool
+
+
+def pieces(units: Sequence[str]) -> list[Piece]:
+    """Return the units as they are shown, with the pieces of one word joined.
+
+    >>> [(piece.text, piece.joined) for piece in pieces(["enjoy", "##able"])]
+    [('enjoy', False), ('able', True)]
+    """
+    spaced = any(unit.startswith(SPACES) for unit in units)
+    return [_piece(unit, first=number == 0, spaced=spaced) for number, unit in enumerate(units)]
+
+
+def _piece(unit: str, first: bool, spaced: bool) -> Piece:
+    if spaced:
+        return Piece(printable(unit.lstrip("".join(SPACES))), not first and not unit.startswith(SPACES))
+    inner = unit.startswith("##") and len(unit) > 2
+    return Piece(printable(unit[2:] if inner else unit), inner and not first)
+
+
+def printable(text: str) -> str:
+    """Show what would move the cursor or turn the text around as �, so that no text can draw on the terminal."""
+    return "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split())) or "␣"
+
+
+def short_names(depths: Sequence[str]) -> list[str]:
+    """Leave out the first parts that all names share, such as the name of the model."""
+    parts = [name.split(".") for name in depths]
+    while len(parts) > 1 and all(len(part) > 1 for part in parts) and len({part[0] for part in parts}) == 1:
+        parts = [part[1:] for part in parts]
+    return [".".join(part) for part in parts]
+
+
+def kept_at(explanation: Explanation, depth: int) -> list[bool]:
+    """Say which units are kept at a depth; at the chosen one, those that were verified."""
+    if depth == explanation.depth:
+        return [bool(keep) for keep in explanation.kept.tolist()]
+    return [score > LOG_HALF for score in explanation.scores[depth].tolist()]
+
+
+def answer(decided: Mapping[str, Any], labels: Sequence[str] | None) -> str:
+    """Say what was decided, by the names of the labels where they are known.
+
+    >>> answer({"label": 1}, ["negative", "positive"]), answer({"start": 3, "end": 5}, None)
+    ('positive', 'start 3, end 5')
+    """
+    if labels is not None and len(decided) == 1:
+        index = next(iter(decided.values()))
+        if isinstance(index, int) and 0 <= index < len(labels):
+            return printable(labels[index])
+    return ", ".join(f"{printable(name)} {value}" for name, value in decided.items()) or "a value"
+
+
+def record(explanation: Explanation, text: str) -> dict[str, Any]:
+    """Return an explanation as plain data, ready for a line of JSON."""
+    checked, labels = explanation.verification, explanation.info.get("labels")
+    return {
+        "text": text,
+        "units": list(explanation.units),
+        "depths": list(explanation.depths),
+        "depth": explanation.depth,
+        "scores": [[round(score, 6) for score in row] for row in explanation.scores.exp().tolist()],
+        "kept": explanation.kept.tolist(),
+        "prediction": None if checked is None else answer(checked.original, labels),
+        "verification": None if checked is None else _checked(checked, labels),
+        "certified": explanation.certified,
+        "kind": explanation.info.get("kind"),
+        "fingerprint": explanation.info.get("fingerprint"),
+    }
+
+
+def _checked(checked: Verification, labels: Sequence[str] | None) -> dict[str, Any]:
+    return {
+        "divergence": checked.divergence if math.isfinite(checked.divergence) else None,  # JSON knows no infinity
+        "margin": checked.margin,
+        "measure": checked.measure,
+        "within_margin": checked.within_margin,
+        "same_prediction": checked.same_prediction,
+        "original": dict(checked.original),
+        "masked": dict(checked.masked),
+        "masked_prediction": answer(checked.masked, labels),
+    }

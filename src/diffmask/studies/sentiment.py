@@ -1,0 +1,194 @@
+"""Sentiment (De Cao et al. 2020, §3.2): what a fine-tuned encoder needs to tell the sentiment of a sentence, by depth.
+
+One encoder is fine-tuned on the five classes of the treebank. Probes are fitted to it on the training sentences,
+calibrated on the dev sentences, and everything is reported on the test sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..evaluation.scores import accuracy, macro_f1
+from ..models.adapter import adapt
+from ..storage import load_tensors, save_tensors
+from ..tasks.sst import Sentence, read_sst
+from ..tasks.text import TextClassification
+from ..training.config import FitConfig, recipe
+from ..training.fit import Fit, fit
+from ..training.saved import load_fit, save_fit
+from .probing import Probed, probe_examples
+from .result import write_result
+from .seeds import run_seeds
+from .sentiment_figures import figures, prepare_tags
+from .sentiment_summary import summarise
+from .setup import News, Setup
+from .trained import device, load_classifier, train_classifier
+
+MARGINS = (0.1, 0.5)  # the released code's margin, and the paper's
+PROBED = "probed test sentences"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One probe to fit."""
+
+    seed: int
+    kind: str = "input"
+    margin: float = MARGINS[0]
+    variant: str = "ours"
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}-{self.kind}-{self.margin}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is trained and measured; the small one shows that everything runs."""
+
+    epochs: int = 4
+    input_steps: int = 2200
+    hidden_steps: int = 1100
+    ablation_steps: int = 200
+    sentences: int | None = None
+
+
+FULL, SMALL = Size(), Size(epochs=1, input_steps=40, hidden_steps=40, ablation_steps=10, sentences=100)
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "published votes": {"votes": "coupled"},  # deeper losses train the lower votes too
+    "no baseline": {"baseline": {"start": "zero", "learned": False}},
+}
+
+
+def run(setup: Setup) -> News:
+    """Fine-tune, fit every probe, and say so as each ends; last comes the result as written."""
+    size, work = SMALL if setup.small else FULL, setup.work("sentiment")
+    data = setup.find_data("sst")
+    prepare_tags(read_sst(data, "test")[: size.sentences], work)  # at once, if the tagger is missing
+    found = train_classifier(setup.find_encoder(), data, work / "model", size.epochs, size.sentences)
+    jobs = plan(setup.seeds)
+    yield len(jobs)
+    yield f"fine-tuned: dev accuracy {found['dev_accuracy']:.3f}"
+    done: dict[int, dict[str, Any]] = {}
+    settings = repr((size, [job.name for job in jobs]))
+    for number, row in run_seeds(
+        partial(run_job, jobs, size, data, work), range(len(jobs)), work, settings, setup.jobs
+    ):
+        done[number] = row
+        yield f"{jobs[number].name}: masked {row['masked']:.3f}, divergence {row['divergence_max']:.3f}"
+    rows = [row for number in sorted(done) for row in done[number]["rows"]]
+    study = Sentiment(data, work, size)
+    stability = {kind: study.spread([job for job in jobs if is_main(job) and job.kind == kind]) for kind in KINDS}
+    more = {"margins": MARGINS, "fine_tuned": found, "stability": stability, "figures": figures(study, jobs)}
+    yield write_result(
+        setup.output, "sentiment", setup.command, range(setup.seeds), summarise(rows, stability), rows, **more
+    )
+
+
+KINDS = ("input", "hidden")
+
+
+def plan(seeds: int) -> list[Job]:
+    """List the probes: every seed at the first margin, and one each of the larger margin and of the variants."""
+    main = [Job(seed, kind) for seed in range(seeds) for kind in KINDS]
+    wide = [Job(0, kind, MARGINS[1]) for kind in KINDS]
+    return main + wide + [Job(0, variant=name) for name in VARIANTS if name != "ours"]
+
+
+def is_main(job: Job) -> bool:
+    return job.variant == "ours" and job.margin == MARGINS[0]
+
+
+def config(job: Job, size: Size) -> FitConfig:
+    """Return the settings of a job."""
+    steps = size.input_steps if job.kind == "input" else size.hidden_steps
+    common = {"kind": job.kind, "margin": job.margin, "steps": steps, "seed": job.seed}
+    return recipe("text", **common, ablation_steps=size.ablation_steps, **VARIANTS[job.variant])
+
+
+def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int) -> dict[str, Any]:
+    """Fit one probe, run it over the test sentences, and save what it said."""
+    job, study = jobs[number], Sentiment(data, work, size)
+    fitted = fit(study.model, study.task, config(job, size))
+    save_fit(fitted, work / f"{job.name}.safetensors")
+    study.model.model.to(device())
+    fitted.probe.to(device())
+    probed = probe_examples(fitted, study.texts)
+    study.model.model.to("cpu")
+    save_tensors(study.file(job), PROBED, {"probability": torch.cat(list(probed.probability), 1).half()}, {})
+    rows = [{**asdict(job), **row} for row in depth_rows(fitted, probed, study.labels)]
+    return {
+        "rows": rows,
+        "masked": sum(row["masked"] for row in rows) / len(rows),
+        "divergence_max": max(row["divergence"] for row in rows),
+    }
+
+
+def depth_rows(fitted: Fit, probed: Probed, labels: Tensor) -> list[dict[str, Any]]:
+    """Measure each depth's thresholded masks: what they mask, and what the model then says."""
+    original = probed.original["label"]
+    same = {"f1_original": macro_f1(original, labels), "accuracy_original": accuracy(original, labels)}
+    return [
+        {
+            "depth": depth,
+            "site": name,
+            "masked": float(probed.share_masked[depth].mean()),
+            "divergence": float(probed.divergence[depth].mean()),
+            "agreement": float(probed.agreement[depth].mean()),
+            "f1": macro_f1(probed.masked["label"][depth], labels),
+            "accuracy": accuracy(probed.masked["label"][depth], labels),
+            **same,
+        }
+        for depth, name in enumerate(fitted.probe.site_names)
+    ]
+
+
+class Sentiment:
+    """The fine-tuned model with its data, and what the jobs left in the study's directory."""
+
+    def __init__(self, data: Path, work: Path, size: Size) -> None:
+        if torch.cuda.is_available():
+            torch.set_float32_matmul_precision("high")  # TF32: 10 bits of mantissa are plenty beside the gates' noise
+        self.work = work
+        model, tokenizer = load_classifier(work / "model")
+        self.model = adapt(model, tokenizer)
+        splits = {name: read_sst(data, name)[: size.sentences] for name in ("train", "dev", "test")}
+        train, dev = ([sentence.text for sentence in splits[name]] for name in ("train", "dev"))
+        # Gates also read [CLS], where the prediction is made: a layer that knows the answer may use that it does.
+        self.task = TextClassification(tokenizer, train, dev, ask="first")
+        self.sentences: list[Sentence] = splits["test"]
+
+    @property
+    def texts(self) -> list[str]:
+        return [sentence.text for sentence in self.sentences]
+
+    @property
+    def labels(self) -> Tensor:
+        return torch.tensor([sentence.label for sentence in self.sentences])
+
+    def file(self, job: Job) -> Path:
+        return self.work / f"{job.name}-probed.safetensors"
+
+    def probabilities(self, job: Job) -> Tensor:
+        """Return how likely each unit of the test sentences, one after the other, is kept: (depth, unit)."""
+        return load_tensors(self.file(job), PROBED)[0]["probability"].float()
+
+    def spread(self, jobs: Sequence[Job]) -> dict[str, Any]:
+        """Return the standard deviation of the attributions over seeds, on average and at each depth."""
+        if len(jobs) < 2:
+            return {"mean": 0.0, "by_depth": []}
+        spread = torch.stack([self.probabilities(job) for job in jobs]).std(0)
+        return {"mean": float(spread.mean()), "by_depth": spread.mean(1).tolist()}
+
+    def load(self, job: Job) -> Fit:
+        """Read a fitted probe back."""
+        return load_fit(self.work / f"{job.name}.safetensors", self.model, self.task)

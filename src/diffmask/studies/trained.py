@@ -1,0 +1,80 @@
+"""Fine-tune a pretrained encoder on a study's task, once, and keep it in the study's directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..storage import write_file
+from ..tasks.sst import Sentence, read_sst
+from .fine_tune import FineTuneConfig, fine_tune
+
+FIGURES = "fine-tuned.json"  # written last: what has it is complete
+
+
+def device() -> torch.device:
+    """Return where studies run: a GPU if there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def train_classifier(
+    encoder: Path, data: Path, directory: Path, epochs: int, limit: int | None = None
+) -> dict[str, Any]:
+    """Fine-tune on the five classes of the sentiment treebank, unless that is done, and return what was measured."""
+    if (directory / FIGURES).is_file():
+        return dict(json.loads((directory / FIGURES).read_text()))
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(encoder)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # of the new head
+        model = AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=5, dtype=torch.float32)
+    train, dev = read_sst(data, "train")[:limit], read_sst(data, "dev")[:limit]
+    batches = Classified(tokenizer, train)
+    how = FineTuneConfig(epochs, 32, 5e-5, bf16=True)
+    found = fine_tune(
+        model, batches, len(train), how, evaluate=lambda: measure_accuracy(model, tokenizer, dev), device=device()
+    )
+    return keep(model, tokenizer, directory, {"dev_accuracy": found.score, "epoch": found.epoch + 1, "epochs": epochs})
+
+
+def keep(model: Any, tokenizer: Any, directory: Path, figures: dict[str, Any]) -> dict[str, Any]:
+    """Write a trained model with the figures that say it is complete."""
+    model.to("cpu").save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    write_file(directory / FIGURES, json.dumps(figures).encode())
+    return figures
+
+
+def load_classifier(directory: Path) -> tuple[nn.Module, Any]:
+    """Read a classifier and its tokenizer back, in float32."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(directory, dtype=torch.float32)
+    return model.eval(), AutoTokenizer.from_pretrained(directory)
+
+
+class Classified:
+    """Makes a training batch of labelled sentences."""
+
+    def __init__(self, tokenizer: Any, sentences: list[Sentence]) -> None:
+        self.tokenizer, self.sentences = tokenizer, sentences
+
+    def __call__(self, rows: list[int]) -> dict[str, Tensor]:
+        some = [self.sentences[row] for row in rows]
+        encoded = self.tokenizer([s.text for s in some], padding=True, truncation=True, return_tensors="pt")
+        return {**encoded, "labels": torch.tensor([s.label for s in some])}
+
+
+def measure_accuracy(model: Any, tokenizer: Any, sentences: list[Sentence], batch_size: int = 256) -> float:
+    """Return the share of sentences labelled right by a model in evaluation mode."""
+    right = 0
+    for start in range(0, len(sentences), batch_size):
+        batch = Classified(tokenizer, sentences)(list(range(start, min(start + batch_size, len(sentences)))))
+        batch = {name: value.to(model.device) for name, value in batch.items()}
+        right += int((model(**batch).logits.argmax(1) == batch["labels"]).sum())
+    return right / len(sentences)

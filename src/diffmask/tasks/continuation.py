@@ -1,0 +1,68 @@
+"""What a causal language model says next, several tokens of it: which parts of the prompt made it say that?
+
+The model's own continuation is given back to it token by token (teacher forcing), and each of the distributions it was
+chosen from has to be kept; their divergences add up, so a margin is in nats for the continuation as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..errors import DataError
+from ..types import Batch, Categorical, Prediction
+from .text import Encoded, NextToken
+from .units import Kept, Text
+
+Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows
+
+
+class Continuation(NextToken):
+    """Keep the distribution over each token of a given continuation; an example is (prompt, continuation)."""
+
+    def encoded(self, text: Any) -> Encoded:
+        """Encode the prompt, and add the tokens of the continuation, which are never gated."""
+        if not isinstance(text, tuple) or len(text) != 2 or not isinstance(text[1], str) or not text[1]:
+            raise DataError(
+                f"a continuation takes (prompt, what follows), got {text!r}: let the model write it, with "
+                "own_continuations()"
+            )
+        prompt = super().encoded(text[0])
+        added = self.tokenizer(text[1], add_special_tokens=False)["input_ids"]
+        fillers = {"input_ids": added, "attention_mask": [1] * len(added)}
+        inputs = {name: ids + fillers.get(name, [0] * len(added)) for name, ids in prompt.inputs.items()}
+        return replace(prompt, inputs=inputs, place=prompt.place + [-1] * len(added))
+
+    def read(self, output: Any, batch: Batch) -> Prediction:
+        assert batch.ask is not None  # every example of this task asks at the last token of its prompt
+        mask, rows = batch.inputs["attention_mask"], torch.arange(len(batch), device=batch.ask.device)
+        last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
+        steps = torch.arange(int((last - batch.ask).max()), device=batch.ask.device)
+        places = (batch.ask.unsqueeze(1) + steps).clamp_max(mask.shape[1] - 1)
+        real = steps < (last - batch.ask).unsqueeze(1)
+        return {"continuation": Categorical(output.logits[rows.unsqueeze(1), places], real)}
+
+
+@torch.no_grad()
+def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], tokens: int = 8) -> list[Continued]:
+    """Let the model continue each prompt, always with its likeliest token."""
+    task = NextToken(tokenizer, prompts, prompts)
+    how = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": tokenizer.pad_token_id}
+    found: list[Continued] = []
+    for prompt in prompts:
+        inputs = {name: value.to(model.device) for name, value in task.collate([prompt]).inputs.items()}
+        written = model.generate(**inputs, **how)[0, inputs["input_ids"].shape[1] :]
+        found.append((prompt, tokenizer.decode(written, skip_special_tokens=True)))
+    return found
+
+
+def in_chat(tokenizer: Any, segments: Iterable[str], **settings: Any) -> list[str]:
+    """Put segments into the tokenizer's chat template, whose own words are never gated."""
+    mark = "@@segments@@"
+    before, after = tokenizer.apply_chat_template(
+        [{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True, **settings
+    ).split(mark)
+    return [Kept(before), *segments, Kept(after)]

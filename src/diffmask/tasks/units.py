@@ -1,0 +1,112 @@
+"""What a unit of text is: a token, a word, a sentence, or a segment the user gave; and which of them are never gated.
+
+Every kind comes down to spans of characters; a token belongs to the span in which it begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import DataError
+
+Unit = Literal["token", "word", "sentence", "segment"]
+Text = str | tuple[str, str] | list[str]  # one text, a pair such as question and passage, or the segments of a text
+
+SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]]*(?=\s|$)|\n|$)", re.DOTALL)
+
+
+class Kept(str):
+    """A segment that is always kept, such as an instruction or a question.
+
+    >>> ["The code is 7.", Kept("What is the code?")][1]
+    'What is the code?'
+    """
+
+
+@dataclass(frozen=True)
+class Span:
+    """Some characters of one part of a text, and whether they may be dropped."""
+
+    part: int
+    start: int
+    end: int
+    gated: bool = True
+
+
+def parts_of(text: Text) -> list[str]:
+    """Return what the tokenizer is given: one text, or two; segments are joined by spaces."""
+    if isinstance(text, str):
+        return [text]
+    return [" ".join(text)] if isinstance(text, list) else list(text)
+
+
+def spans_of(text: Text, unit: Unit) -> list[Span]:
+    """Return the spans of characters that make up the sentences or segments of a text."""
+    if unit == "sentence":
+        return [
+            Span(number, found.start(), found.end())
+            for number, part in enumerate(parts_of(text))
+            for found in SENTENCE.finditer(part)
+        ]
+    if not isinstance(text, list):
+        raise DataError(
+            f"unit 'segment' takes each text as a list of segments, got {type(text).__name__}: write "
+            '["first segment", "second segment"], and Kept("…") for one that must stay'
+        )
+    return list(_segments(text))
+
+
+def _segments(pieces: Sequence[str]) -> Iterator[Span]:
+    start = 0
+    for piece in pieces:
+        yield Span(0, start, start + len(piece), gated=not isinstance(piece, Kept))
+        start += len(piece) + 1
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which unit each position belongs to (−1: to none), and what the units are called."""
+
+    place: list[int]
+    names: list[str]
+
+
+def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special: Sequence[int]) -> Grouping:
+    """Group the positions of an encoded text into units; special tokens are units of their own here."""
+    if unit == "token":
+        return Grouping(list(range(len(tokens))), list(tokens))
+    if unit == "word":
+        spans, keys = [], list[Any](zip(encoding.sequence_ids, encoding.word_ids, strict=True))
+    else:
+        spans = spans_of(text, unit)
+        starts = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+        keys = [_find(spans, part, offset) for part, offset in starts]
+    keys = [("special", i) if special[i] else key for i, key in enumerate(keys)]
+    return _number(text, keys, encoding, tokens, spans)
+
+
+def _find(spans: Sequence[Span], part: int | None, offset: tuple[int, int]) -> int:
+    inside = (i for i, span in enumerate(spans) if span.part == (part or 0) and span.start <= offset[0] < span.end)
+    return next(inside, -1)
+
+
+def _number(text: Text, keys: Sequence[Any], encoding: Any, tokens: Sequence[str], spans: Sequence[Span]) -> Grouping:
+    """Give each key a number in order of appearance, and name it by the characters it covers."""
+    numbers: dict[Any, int] = {}
+    place, pieces = [], dict[int, list[int]]()
+    for position, key in enumerate(keys):
+        kept = key == -1 or (spans and isinstance(key, int) and not spans[key].gated)
+        number = -1 if kept else numbers.setdefault(key, len(numbers))
+        place.append(number)
+        if number >= 0:
+            pieces.setdefault(number, []).append(position)
+    return Grouping(place, [_name(text, encoding, tokens, positions) for positions in pieces.values()])
+
+
+def _name(text: Text, encoding: Any, tokens: Sequence[str], positions: Sequence[int]) -> str:
+    start, end = encoding.offsets[positions[0]][0], encoding.offsets[positions[-1]][1]
+    part = encoding.sequence_ids[positions[0]]
+    return parts_of(text)[part][start:end].strip() if part is not None else tokens[positions[0]]

@@ -1,0 +1,142 @@
+"""Several tokens of what a causal model says next: read at the right places, and never themselves gated."""
+
+import pytest
+import torch
+
+from diffmask.errors import DataError
+from diffmask.explaining.explain import explain
+from diffmask.models.adapter import adapt
+from diffmask.objective.divergence import divergence
+from diffmask.tasks.continuation import Continuation, in_chat, own_continuations
+from diffmask.tasks.text import Kept, NextToken
+from diffmask.training.config import recipe
+from diffmask.training.fit import fit
+from diffmask.training.step import look
+from tiny_text import make_model, make_tokenizer
+
+EXAMPLES = [("a funny movie", "fast enjoyable"), ("enjoyable", "movie ."), ("a fast movie . funny", "a")]
+SIDES = ["left", "right"]
+
+
+def make_task(side="left", **settings):
+    return Continuation(make_tokenizer(side, causal=True), EXAMPLES, EXAMPLES, **settings)
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+@pytest.mark.parametrize("side", SIDES)
+def test_each_distribution_is_the_one_a_plain_pass_gives_before_its_token(side, unit):
+    task, llama = make_task(side, unit=unit), make_model("llama")
+    batch = task.collate(EXAMPLES)
+    with torch.no_grad():
+        head = task.read(adapt(llama)(batch), batch)["continuation"]
+        for row, (prompt, after) in enumerate(EXAMPLES):
+            ids = task.tokenizer(prompt)["input_ids"]
+            added = task.tokenizer(after, add_special_tokens=False)["input_ids"]
+            plain = llama(torch.tensor([ids + added])).logits[0, len(ids) - 1 : len(ids) - 1 + len(added)]
+            assert int(head.real[row].sum()) == len(added)
+            torch.testing.assert_close(head.raw[row, : len(added)], plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_first_distribution_is_the_one_over_the_next_token(side):
+    whole, model = make_task(side), adapt(make_model("llama"))
+    alone = NextToken(whole.tokenizer, [], [])
+    prompts = [prompt for prompt, _ in EXAMPLES]
+    with torch.no_grad():
+        seen = look(model, whole, whole.collate(EXAMPLES)).original["continuation"].raw[:, 0]
+        expected = look(model, alone, alone.collate(prompts)).original["next token"].raw
+    torch.testing.assert_close(seen, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_no_token_of_the_continuation_nor_the_one_asked_is_gated(side):
+    task = make_task(side)
+    assert task.units(EXAMPLES) == [["a", "fun", "##ny"], ["enjoy"], ["a", "fast", "movie", ".", "fun"]]
+    batch = task.collate(EXAMPLES)
+    for row, (_, after) in enumerate(EXAMPLES):
+        last = int(batch.inputs["attention_mask"][row].nonzero()[-1])
+        added = len(task.tokenizer.tokenize(after))
+        assert batch.ask[row] == last - added and not batch.valid[row, batch.ask[row] :].any()
+
+
+def test_a_prediction_is_at_no_distance_from_itself_and_padding_does_not_count():
+    task, model = make_task(), adapt(make_model("llama"))
+    original = look(model, task, task.collate(EXAMPLES)).original
+    torch.testing.assert_close(divergence(original, original), torch.zeros(3))
+    (alone,) = (look(model, task, task.collate([EXAMPLES[2]])).original for _ in range(1))
+    among = {"continuation": type(original["continuation"])(original["continuation"].raw[2:, :1])}
+    torch.testing.assert_close(divergence(alone, among), torch.zeros(1), rtol=0, atol=1e-5)
+
+
+def test_divergences_of_a_continuation_add_up_over_its_tokens():
+    task = make_task()
+    one, other = (look(adapt(make_model("llama", seed)), task, task.collate(EXAMPLES)).original for seed in (0, 1))
+    logs = [prediction["continuation"].raw.log_softmax(-1) for prediction in (one, other)]
+    gaps = (logs[0].exp() * (logs[0] - logs[1])).sum(-1)
+    expected = (gaps * one["continuation"].real).sum(1)
+    torch.testing.assert_close(divergence(one, other), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bad", ["only a prompt", ("a", "")])
+def test_what_is_no_prompt_with_what_follows_is_refused(bad):
+    with pytest.raises(DataError, match=r"takes \(prompt, what follows\), got .*own_continuations\(\)"):
+        make_task().collate([bad])
+
+
+@pytest.mark.xfail(strict=True, reason="only the prompt is measured against max_length")
+def test_a_prompt_that_fits_and_a_continuation_that_does_not_are_refused():
+    task = Continuation(make_tokenizer("left", longest=6, causal=True), [], [], strict=True)
+    with pytest.raises(DataError, match="has 8 tokens and the model takes 6"):
+        task.collate([("a fast movie .", "a fast movie")])
+
+
+@pytest.mark.xfail(strict=True, reason="a continuation without a token leaves nothing to preserve")
+def test_a_continuation_without_a_token_is_refused():
+    with pytest.raises(DataError):
+        make_task().collate([("a fast movie", "  ")])
+
+
+def test_own_continuations_are_what_the_model_says_greedily():
+    llama, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
+    prompts = ["a funny movie", "fast ."]
+    found = own_continuations(llama, tokenizer, prompts, tokens=4)
+    for prompt, (same, text) in zip(prompts, found, strict=True):
+        ids = tokenizer(prompt)["input_ids"]
+        for _ in range(4):  # greedily, by hand
+            ids.append(int(llama(torch.tensor([ids])).logits[0, -1].argmax()))
+            if ids[-1] == 2:
+                break
+        written = ids[len(tokenizer(prompt)["input_ids"]) :]
+        assert same == prompt and text == tokenizer.decode(written, skip_special_tokens=True)
+
+
+@pytest.mark.xfail(strict=True, reason="the annotations of TextTask know no (segments, what follows)")
+def test_continuations_of_segments_are_explained_by_them():
+    llama, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
+    prompts = [["a funny movie .", "fast .", Kept("what movie ?")], ["enjoyable .", Kept("what ?")]] * 4
+    examples = [(prompt, "a fast movie") for prompt, _ in own_continuations(llama, tokenizer, prompts, tokens=2)]
+    task = Continuation(tokenizer, examples, examples, unit="segment")
+    settings = recipe(margin=1.0, steps=3, batch_size=4, ablation_steps=2, guard=False)
+    explanation = explain(fit(adapt(llama, tokenizer), task, settings), examples[:1])[0]
+    assert explanation.units == ("a funny movie .", "fast .") and explanation.scores.shape[1] == 2
+    assert len(explanation.verification.original["continuation"]) == 3
+
+
+def test_a_chat_template_goes_around_the_segments_and_is_kept():
+    tokenizer = make_tokenizer("left", causal=True)
+    tokenizer.chat_template = "{% for m in messages %}what {{ m['content'] }} .{% endfor %} a"
+    segments = in_chat(tokenizer, ["a funny movie", "fast"])
+    assert segments == ["what ", "a funny movie", "fast", " . a"]
+    assert [isinstance(segment, Kept) for segment in segments] == [True, False, False, True]
+    task = NextToken(tokenizer, [], [], unit="segment")
+    assert task.units([segments]) == [["a funny movie", "fast"]]
+
+
+@pytest.mark.xfail(strict=True, reason="segments are joined by spaces, also to the template")
+def test_segments_in_a_chat_are_the_text_the_template_would_make():
+    from diffmask.tasks.units import parts_of
+
+    tokenizer = make_tokenizer("left", causal=True)
+    tokenizer.chat_template = "{% for m in messages %}<user>{{ m['content'] }}</user>{% endfor %}"
+    plain = tokenizer.apply_chat_template([{"role": "user", "content": "a fast"}], tokenize=False)
+    assert parts_of(in_chat(tokenizer, ["a fast"])) == [plain]

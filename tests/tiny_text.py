@@ -1,0 +1,72 @@
+"""Text models and tokenizers small enough to know the answer: random weights, no downloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+PIECES = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "fast", "fun", "##ny", "movie", "enjoy", "##able", ".", "what", "?"]
+TEXTS = ["a funny movie .", "enjoyable", "a fast enjoyable movie . funny"]
+SIZES = {
+    "vocab_size": len(PIECES),
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 24,
+    "initializer_range": 0.4,  # wide enough for a random model to have opinions
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def make_tokenizer(side: str = "right", longest: int = 24, causal: bool = False, **names: Any) -> Any:
+    """Cut "funny" and "enjoyable" in two; begin with [CLS], and end with [SEP] unless it is for a causal model."""
+    inner = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=True)
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    single, pair = ("[CLS] $A", None) if causal else ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+    inner.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", **names}
+    known = ["input_ids", "attention_mask"] if causal else ["input_ids", "token_type_ids", "attention_mask"]
+    settings = {"model_max_length": longest, "padding_side": side, "model_input_names": known}
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **settings, **special)
+
+
+def make_model(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
+    """Make a tiny BERT with three labels, Llama or GPT-2; random, and the same for the same seed."""
+    torch.manual_seed(seed)
+    if kind == "bert":
+        return BertForSequenceClassification(BertConfig(**{**SIZES, "num_labels": 3, **changes})).eval()
+    if kind == "llama":
+        return LlamaForCausalLM(LlamaConfig(**{**SIZES, "num_key_value_heads": 2, **changes})).eval()
+    gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "bos_token_id": 1, "eos_token_id": 2}
+    config = GPT2Config(vocab_size=len(PIECES), pad_token_id=0, initializer_range=0.4, **{**gpt2, **changes})
+    return GPT2LMHeadModel(config).eval()
+
+
+class Counting(nn.Module):
+    """A model that counts how often it runs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.passes = model, 0
+
+    def forward(self, **inputs: Any) -> Any:
+        self.passes += 1
+        return self.model(**inputs)
