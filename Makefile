@@ -16,8 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## Make the virtual environment and install diffmask with its tools
 
-demo: $(STAMP)  ## Run the digit study small and draw its pictures (a few minutes, no GPU, no downloads)
-	$(BIN)/diffmask study digits --seeds 1 --small --output runs/demo/digits.json
+demo: $(STAMP)  ## Explain twenty sentences, compare with rivals and draw it (under a minute, no GPU, no downloads)
+	$(BIN)/diffmask demo
 
 test: $(STAMP)  ## Run the tests
 	$(BIN)/python -m pytest -n auto

@@ -61,6 +61,14 @@ class Batch:
         rows, positions = (self.valid if self.place is None else self.place).shape
         return rows, positions
 
+    @property
+    def order(self) -> Int[Tensor, "batch position"]:
+        """The number of each position in its example, counted from the first real one."""
+        real, (rows, count) = self.inputs.get("attention_mask"), self.shape
+        if isinstance(real, Tensor) and real.shape == (rows, count):
+            return (real.long().cumsum(1) - 1).clamp_min(0)
+        return torch.arange(count, device=self.valid.device).expand(rows, count)
+
     def pool(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch unit hidden"]:
         """Average a state over the positions of each unit."""
         if self.place is None:

@@ -5,6 +5,8 @@ import torch
 import transformers
 from torch import nn
 
+from diffmask.errors import ModelError
+from diffmask.masking.knockout import run_knocked_out
 from diffmask.models.adapter import Adapter, adapt
 from diffmask.models.sites import capture, replace, resume
 from diffmask.types import Batch
@@ -144,9 +146,14 @@ def dtype(request):
 
 
 @pytest.fixture(params=["none", "right", "left"])
-def examined(name, dtype, request):
+def padding(request):
+    return request.param
+
+
+@pytest.fixture
+def examined(name, dtype, padding):
     model = build(name, dtype)
-    batch = make_batch(model, request.param)
+    batch = make_batch(model, padding)
     return adapt(model, example=batch), batch
 
 
@@ -155,6 +162,29 @@ def test_sites_are_the_embedding_what_enters_the_first_block_and_every_block(nam
     sites = adapt(model, example=make_batch(model, "none")).sites
     assert isinstance(sites[0].module, nn.Embedding)
     assert len(sites) == (2 if name == "LSTMClassifier" else LAYERS + 2)
+
+
+def test_sites_are_found_without_running_the_model_though_not_how_often_a_block_runs(name):
+    sites = adapt(build(name, torch.float32)).sites
+    expected = {"LSTMClassifier": 2, "AlbertForSequenceClassification": 3}.get(name, LAYERS + 2)
+    assert isinstance(sites[0].module, nn.Embedding) and len(sites) == expected
+    assert all(isinstance(site.module, nn.LSTM) or site.side == "input" for site in sites[1:2])
+
+
+def test_with_every_unit_kept_a_knockout_changes_nothing_or_is_refused(name, padding):
+    model = build(name, torch.float32)
+    batch = make_batch(model, padding)
+    adapter = adapt(model, example=batch)
+    try:
+        with torch.no_grad():
+            output = run_knocked_out(adapter, batch, batch.valid)
+    except ModelError as error:
+        assert "does not take one attention mask per query and key" in str(error)
+        return
+    found, original = output.logits, logits(adapter, batch)
+    if found.dim() == 3:  # what a model says at padding does not matter
+        found, original = found[batch.valid], original[batch.valid]
+    torch.testing.assert_close(found, original, rtol=0, atol=1e-3 if padding == "left" else 1e-5)
 
 
 def test_every_state_has_one_row_per_unit_and_replacing_it_by_itself_changes_nothing(examined):

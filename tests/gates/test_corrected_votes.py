@@ -49,7 +49,9 @@ def test_separate_votes_are_each_depths_own(states):
 def test_the_loss_of_a_depth_reaches_its_own_voter_alone(states, depth):
     probe = make()
     probe(states, depth).log_keep().sum().backward()
-    reached = [any(p.grad is not None and bool((p.grad != 0).any()) for p in voter.parameters()) for voter in probe.voters]
+    reached = [
+        any(p.grad is not None and bool((p.grad != 0).any()) for p in voter.parameters()) for voter in probe.voters
+    ]
     assert reached == [k == depth for k in range(4)]
 
 

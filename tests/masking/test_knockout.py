@@ -3,20 +3,13 @@
 import pytest
 import torch
 
-from diffmask.errors import ModelError, SettingError
-from diffmask.explaining.explain import explain
-from diffmask.gates.probe import ProbeConfig
 from diffmask.masking.knockout import attention_weights, run_knocked_out
 from diffmask.masking.mask import run_masked
 from diffmask.models.adapter import adapt
 from diffmask.tasks.text import NextToken, TextClassification
-from diffmask.training.config import recipe
-from diffmask.training.fit import fit
-from diffmask.training.saved import load_fit, save_fit
 from diffmask.training.step import look
 from diffmask.types import Batch
 from tiny_text import TEXTS, make_model, make_tokenizer
-from toys import evidence_model, evidence_task
 
 KINDS = ["bert", "llama", "gpt2"]
 
@@ -114,7 +107,9 @@ def test_a_finite_gradient_reaches_the_gates(kind, share):
     model, batch = asked(kind)
     keep = torch.full(batch.valid.shape, share, requires_grad=True)
     with model.frozen():
-        run_knocked_out(model, batch, keep).last_hidden_state[batch.inputs["attention_mask"].bool()].pow(2).sum().backward()
+        run_knocked_out(model, batch, keep).last_hidden_state[batch.inputs["attention_mask"].bool()].pow(
+            2
+        ).sum().backward()
     assert keep.grad.isfinite().all() and (keep.grad[~batch.valid] == 0).all()
     assert bool((keep.grad != 0).any()) == (share > 0)
 
@@ -125,47 +120,6 @@ def test_a_half_precision_model_is_given_its_own_kind_of_mask():
     with torch.no_grad():
         states = run_knocked_out(model, batch, torch.zeros(batch.valid.shape)).last_hidden_state
     assert states.dtype == torch.bfloat16 and states.isfinite().all()
-
-
-def test_a_model_without_an_attention_mask_gets_told_what_it_takes():
-    model, task = evidence_model(), evidence_task()
-    with pytest.raises(ModelError, match=r"needs a model that takes an attention_mask .*Evidence is given tokens, valid"):
-        run_knocked_out(model, task.collate([0, 1]), torch.ones(2, 6))
-
-
-def test_a_model_that_takes_only_one_mask_per_key_is_named():
-    class OnePerKey(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.embed = torch.nn.Embedding(14, 3)
-
-        def forward(self, input_ids, attention_mask):
-            return (self.embed(input_ids) * attention_mask.unsqueeze(-1)).sum(1)
-
-    mask = torch.ones(2, 5, dtype=torch.long)
-    batch = Batch({"input_ids": mask, "attention_mask": mask}, mask.bool())
-    with pytest.raises(ModelError, match="OnePerKey does not take one attention mask per query and key.*use removal"):
-        run_knocked_out(adapt(OnePerKey()), batch, torch.ones(2, 5))
-
-
-def test_knocking_out_is_for_the_input_alone():
-    with pytest.raises(SettingError, match="knockout hides input units from all layers: use it with kind = input"):
-        ProbeConfig(kind="hidden", removal="knockout")
-
-
-@pytest.mark.parametrize("unit", ["token", "word"])
-def test_a_probe_that_knocks_out_is_fitted_explains_and_is_loaded_again(tmp_path, unit):
-    tokenizer = make_tokenizer("left", causal=True)
-    model = adapt(make_model("llama"), tokenizer)
-    task = NextToken(tokenizer, ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"] * 4, TEXTS[2:], unit=unit)
-    settings = {"margin": 1.0, "steps": 6, "batch_size": 4, "guard": False, "depths_per_step": 2}
-    fitted = fit(model, task, recipe(removal="knockout", **settings))
-    assert fitted.probe.baseline(0) is None and not len(fitted.probe.baselines.vectors)
-    save_fit(fitted, tmp_path / "probe.safetensors")
-    loaded = load_fit(tmp_path / "probe.safetensors", model, task)
-    one, other = (explain(f, TEXTS[2:])[0] for f in (fitted, loaded))
-    assert torch.equal(one.scores, other.scores) and one.verification == other.verification
-    assert one.units == tuple(task.units(TEXTS[2:])[0]) and one.verification is not None
 
 
 def test_running_masked_without_a_baseline_knocks_out():

@@ -24,7 +24,9 @@ def scores_when(probe, needed):
 
     def scores():
         shifts = probe.shift.tolist()
-        return [DepthScore(d, 0, 0, 0.0 if s >= n else 1.0, 1) for d, (s, n) in enumerate(zip(shifts, needed, strict=True))]
+        return [
+            DepthScore(d, 0, 0, 0.0 if s >= n else 1.0, 1) for d, (s, n) in enumerate(zip(shifts, needed, strict=True))
+        ]
 
     return scores
 
@@ -109,5 +111,7 @@ def test_asking_again_for_a_calibrated_fit_gives_the_same_probe(tmp_path):
 
 
 def test_calibration_needs_a_margin():
-    with pytest.raises(SettingError, match="calibrate shifts votes until a margin just holds: use it with form = margin"):
+    with pytest.raises(
+        SettingError, match="calibrate shifts votes until a margin just holds: use it with form = margin"
+    ):
         recipe(calibrate=True, form="rate")

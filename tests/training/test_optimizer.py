@@ -1,6 +1,10 @@
+import pytest
 import torch
 
-from diffmask.training.optimizer import LookaheadRMSprop
+from diffmask.training.fit import fit
+from diffmask.training.optimizer import OPTIMIZERS, LookaheadRMSprop
+from diffmask.training.trainer import Trainer
+from toys import evidence_model, evidence_task, small_recipe
 
 
 def slow_lookahead_rmsprop(start, gradients, rate):
@@ -25,3 +29,38 @@ def test_lookahead_rmsprop_agrees_with_a_scalar_version_of_its_formulas():
         optimizer.step()
     expected = slow_lookahead_rmsprop(1.5, gradients.tolist(), 0.05)
     torch.testing.assert_close(weight.item(), expected, rtol=1e-9, atol=1e-9)
+
+
+def decays(monkeypatch, **settings):
+    """Return how each group of weights decays in a fit."""
+    made, make = [], Trainer._make_optimizer
+    monkeypatch.setattr(Trainer, "_make_optimizer", lambda *args: made.append(make(*args)) or made[-1])
+    fit(evidence_model(), evidence_task(150), small_recipe(steps=1, guard=False, **settings))
+    return [group["weight_decay"] for group in made[0].param_groups]
+
+
+@pytest.mark.parametrize("name", ["adam", "lookahead-rmsprop"])
+def test_weight_decay_reaches_the_gates_and_not_the_baselines(monkeypatch, name):
+    assert decays(monkeypatch, optimizer=name, weight_decay=0.3) == [0.3, 0.0, 0.0, 0.0]
+
+
+def test_without_being_asked_for_no_weight_decays(monkeypatch):
+    assert set(decays(monkeypatch)) == {0.0}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adam",
+        pytest.param(
+            "lookahead-rmsprop",
+            marks=pytest.mark.xfail(strict=True, reason="RMSprop adds the decay to the gradient, so its scale is lost"),
+        ),
+    ],
+)
+def test_weight_decay_is_decoupled_from_the_gradient(name):
+    weight = torch.nn.Parameter(torch.tensor([1.0, 100.0]))
+    optimizer = OPTIMIZERS.get(name)([{"params": [weight], "weight_decay": 0.1}], lr=0.01)
+    weight.grad = torch.zeros(2)
+    optimizer.step()
+    torch.testing.assert_close(weight.detach(), torch.tensor([1.0, 100.0]) * (1 - 0.01 * 0.1))

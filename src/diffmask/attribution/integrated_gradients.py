@@ -52,7 +52,7 @@ class IntegratedGradients(Method):
         return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1), 0)
 
     def _mean_slope(
-        self, seen: Look, site_name: str, baseline: Float[Tensor, " hidden"]
+        self, seen: Look, site_name: str, baseline: Float[Tensor, "batch position hidden"]
     ) -> Float[Tensor, "batch position hidden"]:
         """Average the gradient over the way, several points of it in one pass."""
         shares, weights = rule(self.steps)
@@ -65,7 +65,7 @@ class IntegratedGradients(Method):
         self,
         seen: Look,
         site_name: str,
-        baseline: Float[Tensor, " hidden"],
+        baseline: Float[Tensor, "batch position hidden"],
         shares: Float[Tensor, " point"],
         weights: Float[Tensor, " point"],
     ) -> Float[Tensor, "batch position hidden"]:
@@ -89,9 +89,9 @@ def points(
     seen: Look,
     state: Float[Tensor, "batch position hidden"],
     shares: Float[Tensor, " point"],
-    baseline: Float[Tensor, " hidden"],
+    baseline: Float[Tensor, "batch position hidden"],
 ) -> Float[Tensor, "row position hidden"]:
     """Return the states some shares of the way from the baseline to `state`, one copy of the batch after the other."""
     copies = seen.batch.repeat(len(shares))
     keep = shares.repeat_interleave(len(seen.batch)).unsqueeze(1).expand(copies.valid.shape)
-    return mask_state(repeat(state, len(shares)), copies.spread(keep), baseline)
+    return mask_state(repeat(state, len(shares)), copies.spread(keep), repeat(baseline, len(shares)))

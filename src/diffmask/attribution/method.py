@@ -29,11 +29,11 @@ class Question:
     def site_name(self) -> str:
         return self.model.sites.names[self.depth]
 
-    def path_start(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, " *position hidden"]:
+    def path_start(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch position hidden"]:
         """Return where a path of states starts: at the baseline, or at zero where nothing stands in."""
         if self.baseline is None:
-            return torch.zeros_like(state[0, 0])
-        return at_positions(self.baseline.detach(), state.shape[1]).to(state.dtype)
+            return torch.zeros_like(state)
+        return at_positions(self.baseline.detach(), self.batch).to(state.dtype).expand_as(state)
 
 
 class Method(ABC):

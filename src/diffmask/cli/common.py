@@ -6,12 +6,15 @@ import io
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import DataError
+
+if TYPE_CHECKING:
+    from ..training.fit import Fit
 
 T = TypeVar("T")
 
@@ -28,6 +31,17 @@ def read_text(path: Path, what: str) -> str:
         raise DataError(f"no file {path}: give the path of {what}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as text ({error}): give the path of {what}") from error
+
+
+def load_model(kind: Literal["input", "hidden"] = "input", strict: bool = False) -> Fit:
+    """Load the embedded model, saying so: most of the time goes into importing what it needs."""
+    with complain.status("loading the model"):
+        import torch
+
+        from ..explaining.embedded import load_embedded
+
+        torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
+        return load_embedded(kind, strict=strict)
 
 
 def draw_pictures(result: Path, to: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import complain, draw_pictures, say, watched
+from .common import draw_pictures, load_model, say, watched
 
 EXAMPLE = "Example: diffmask demo --output runs/demo"
 
@@ -18,11 +18,9 @@ def demo(
     sentences: Annotated[int, typer.Option(min=1, max=20, help="How many sentences, from the first on.")] = 20,
 ) -> None:
     """Explain twenty sentences with the embedded model, compare with rivals, and draw what was found."""
-    with complain.status("loading the model"):
-        from ..explaining.embedded import load_embedded
-        from ..studies.demo import SENTENCES, compare_all, write_demo
+    fitted = load_model()
+    from ..studies.demo import SENTENCES, compare_all, write_demo
 
-        fitted = load_embedded()
     chosen = SENTENCES[:sentences]
     found = list(watched(compare_all(fitted, chosen), "demo", len(chosen)))
     path = output / "demo.json"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import DataError, SettingError
-from .common import complain, read_text, say, watched
+from .common import complain, load_model, read_text, say, watched
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -44,7 +44,7 @@ def explain(
 ) -> None:
     """Explain what the embedded sentiment model uses of each text, and check it by running the model on that alone."""
     given = _given(texts or [], file)
-    fitted = _load(kind, strict)
+    fitted = load_model(kind.value, strict)
     found = _explained(fitted, given, _depth(fitted, depth), certify)
     if as_json:
         typer.echo(_lines(found, given), nl=False)
@@ -69,13 +69,6 @@ def _read_lines(file: Path) -> list[str]:
     if not any(lines):
         raise DataError(f"{file} holds no text: write one on each line")
     return [line for line in lines if line]
-
-
-def _load(kind: Kind, strict: bool) -> Fit:
-    with complain.status("loading the model"):
-        from ..explaining.embedded import load_embedded
-
-        return load_embedded(kind.value, strict=strict)
 
 
 def _depth(fitted: Fit, depth: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +38,9 @@ def study(
     small: Annotated[bool, typer.Option("--small", help="A short run for a demo; its figures mean little.")] = False,
     data: Annotated[Path | None, typer.Option(envvar="DIFFMASK_DATA", help="The directory of the data sets.")] = None,
     encoder: Annotated[Path | None, typer.Option(help="The pretrained model a study starts from.")] = None,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Use finished runs as they are, e.g. from another machine.")
+    ] = False,
 ) -> None:
     """Run one of the papers' experiments and write its result file and pictures. Stopped, it goes on where it was."""
     from ..studies import STUDIES
@@ -44,9 +48,10 @@ def study(
 
     path = output or Path("runs" if small else "results") / f"{name.replace('-', '_')}.json"
     given = {"--data": data, "--encoder": encoder}
-    command = f"diffmask study {name} --seeds {seeds} --jobs {jobs} --output {path}" + (" --small" if small else "")
+    command = f"diffmask study {name} --seeds {seeds} --jobs {jobs} --output {path}"
+    command += " --small" * small + " --take-over" * take_over
     command += "".join(f" {option} {value}" for option, value in given.items() if value is not None)
-    setup, result = Setup(seeds, path, jobs, small, command, data, encoder), None
+    setup, result = Setup(seeds, path, jobs, small, command, data, encoder, take_over), None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=complain, transient=True) as progress:
         task = progress.add_task(name, total=seeds)
@@ -112,6 +117,9 @@ def list_names() -> None:
 
 def main() -> None:
     """Run the command line: one sentence and an exit code instead of a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no ✓ shows ? instead of failing
     try:
         app(standalone_mode=True)
     except UnknownNameError as error:

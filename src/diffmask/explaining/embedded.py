@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -10,13 +10,14 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..errors import DiffMaskError, SettingError, StorageError
-from ..models.adapter import adapt
+from ..models.adapter import Adapter, adapt
 from ..registry import unknown
 from ..tasks.text import TextClassification
 from ..training.fit import Fit
 from ..training.saved import load_fit
 
 Kind = Literal["input", "hidden"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 PLACE = Path(__file__).parents[1] / "embedded" / "sentiment"
 
 
@@ -30,26 +31,34 @@ def load_embedded(kind: Kind = "input", *, strict: bool = False) -> Fit:
 
     A text of more than 128 word pieces is cut, or refused if `strict`.
     """
-    if kind not in get_args(Kind):
-        raise SettingError(unknown("kind of probe", str(kind), get_args(Kind)))
+    if kind not in KINDS:
+        raise SettingError(unknown("kind of probe", str(kind), KINDS))
     with torch.random.fork_rng(devices=[]):  # modules draw weights before theirs are loaded; the user's dice stay put
-        model, tokenizer = _load_model()
-        labels = [name for _, name in sorted(model.config.id2label.items())]
-        task = TextClassification(tokenizer, [], [], labels=labels, strict=strict)
-        return load_fit(_present(f"probe-{kind}.safetensors"), adapt(model, tokenizer), task)
+        model, tokenizer = embedded_model()
+        task = embedded_task(model, tokenizer, [], [], strict=strict)
+        return load_fit(_present(PLACE / f"probe-{kind}.safetensors"), model, task)
 
 
-def _load_model() -> tuple[Any, Any]:
-    """Read model and tokenizer from the package's own files, and nothing from the network."""
+def embedded_task(
+    model: Adapter, tokenizer: Any, train: Sequence[str], validation: Sequence[str], *, strict: bool = False
+) -> TextClassification:
+    """Return the task the probes are fitted and used with: gates also read [CLS], where the prediction is made."""
+    labels = [name for _, name in sorted(model.model.config.id2label.items())]  # type: ignore[union-attr, operator]
+    return TextClassification(tokenizer, train, validation, labels=labels, ask="first", strict=strict)
+
+
+def embedded_model(place: Path = PLACE) -> tuple[Adapter, Any]:
+    """Read model and tokenizer from files, the package's own if not told otherwise, and nothing from the network."""
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        _present(name)  # transformers would look for a missing file on the network, and complain about that
+        _present(place / name)  # transformers would look for a missing file on the network, and complain about that
     try:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
     except ImportError as error:
         raise DiffMaskError("the embedded model needs transformers: pip install 'diffmask[text]'") from error
     with _no_progress_bar():
-        model = AutoModelForSequenceClassification.from_pretrained(PLACE, local_files_only=True, dtype=torch.float32)
-        return model.eval(), AutoTokenizer.from_pretrained(PLACE, local_files_only=True)
+        model = AutoModelForSequenceClassification.from_pretrained(place, local_files_only=True, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True)
+    return adapt(model.eval(), tokenizer), tokenizer
 
 
 @contextmanager
@@ -59,15 +68,14 @@ def _no_progress_bar() -> Iterator[None]:
 
     shown = logging.is_progress_bar_enabled()
     try:
-        logging.disable_progress_bar()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         yield
     finally:
         if shown:
-            logging.enable_progress_bar()
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _present(name: str) -> Path:
-    path = PLACE / name
+def _present(path: Path) -> Path:
     if not path.is_file():
         raise StorageError(f"{path} is missing, which ships with diffmask: install it again")
     return path

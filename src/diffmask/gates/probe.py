@@ -135,11 +135,14 @@ class Probe(nn.Module, ABC):
         return [self._combined([said[voter] for voter in self.voters_at(depth)], depth) for depth in depths]
 
     def _combined(self, logits: Sequence[Tensor], depth: int) -> Votes:
-        stacked = torch.stack(list(logits))
         if self.config.votes == "corrected":
             # What lower depths decide is theirs: a deeper loss must not train it, or depth would mean nothing.
-            stacked = (stacked[:-1].detach().sum(0) + stacked[-1]).unsqueeze(0)
-        return Votes(bounded(stacked, self.config.bound) + self.shift[depth], self.gates[depth])
+            *lower, last = logits
+            logits = [sum((logit.detach() for logit in lower), start=last)]
+        stacked = torch.stack(list(logits))
+        if self.config.voter == "standard":
+            stacked = bounded(stacked, self.config.bound)
+        return Votes(stacked + self.shift[depth], self.gates[depth])
 
     def log_keep(self, reading: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
         """Return the log probability of being kept at every depth."""

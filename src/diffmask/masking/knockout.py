@@ -28,15 +28,30 @@ def run_knocked_out(
             f"removal = knockout needs a model that takes an attention_mask (example, position), and "
             f"{type(model.model).__name__} is given {', '.join(batch.inputs)}: use removal = baseline"
         )
+    _check_windows(model, real.shape[1])
     weights = attention_weights(batch.spread(keep), real.bool(), model.causal)
     inputs = {**batch.inputs, "attention_mask": _log(weights, model.dtype).unsqueeze(1)}
     try:
         return model(replace(batch, inputs=inputs))
+    except torch.OutOfMemoryError:
+        raise
     except (IndexError, RuntimeError, ValueError) as error:
         raise ModelError(
             f"{type(model.model).__name__} does not take one attention mask per query and key, which removal = "
             f"knockout needs ({error}): use removal = baseline"
         ) from error
+
+
+def _check_windows(model: Adapter, count: int) -> None:
+    """Refuse a model some of whose layers see only a window: one mask for all layers would open it."""
+    config = getattr(model.model, "config", None)
+    sizes = [getattr(config, name, None) for name in ("sliding_window", "local_attention")]
+    window = min((size for size in sizes if isinstance(size, int) and size > 0), default=count)
+    if window < count and getattr(config, "use_sliding_window", True):
+        raise ModelError(
+            f"{type(model.model).__name__} has layers that see {window} positions at a time, fewer than the {count} of "
+            "this text, which one mask for all layers would undo: use removal = baseline, or shorter texts"
+        )
 
 
 def attention_weights(

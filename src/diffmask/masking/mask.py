@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -19,19 +18,14 @@ def mask_state(
     keep: Float[Tensor, "batch position"],
     baseline: Float[Tensor, " *place hidden"],
 ) -> Float[Tensor, "batch position hidden"]:
-    """Blend `state` toward `baseline` wherever `keep` is below one.
-
-    A baseline may have a row per position; beyond its last row, that one stands in.
-    """
+    """Blend `state` toward `baseline` wherever `keep` is below one."""
     keep = keep.unsqueeze(-1).to(state.dtype)  # (batch, position, 1)
-    return keep * state + (1 - keep) * at_positions(baseline, state.shape[1]).to(state.dtype)
+    return keep * state + (1 - keep) * baseline.to(state.dtype)
 
 
-def at_positions(baseline: Float[Tensor, " *place hidden"], count: int) -> Float[Tensor, " *position hidden"]:
-    """Return the rows of a baseline for `count` positions, or the one vector it is."""
-    if baseline.dim() == 1:
-        return baseline
-    return baseline[torch.arange(count, device=baseline.device).clamp_max(len(baseline) - 1)]
+def at_positions(baseline: Float[Tensor, " *row hidden"], batch: Batch) -> Float[Tensor, " *place hidden"]:
+    """Lay a baseline with a row per position out over a batch; beyond its last row, that one stands in."""
+    return baseline if baseline.dim() == 1 else baseline[batch.order.clamp_max(len(baseline) - 1)]
 
 
 def run_masked(
@@ -40,7 +34,7 @@ def run_masked(
     states: States,
     site_name: str,
     keep: Float[Tensor, "batch unit"] | Bool[Tensor, "batch unit"],
-    baseline: Float[Tensor, " *place hidden"] | None,
+    baseline: Float[Tensor, " *row hidden"] | None,
 ) -> Any:
     """Run the model with the dropped units replaced at a site, computing only what comes after it.
 
@@ -49,7 +43,7 @@ def run_masked(
     """
     if baseline is None:
         return run_knocked_out(model, batch, keep)
-    state = mask_state(states[site_name], batch.spread(keep), baseline)
+    state = mask_state(states[site_name], batch.spread(keep), at_positions(baseline, batch))
     with resume(model.sites[site_name], state, states):
         return model(batch)
 
@@ -60,7 +54,7 @@ def run_copies(
     states: States,
     site_name: str,
     keeps: Float[Tensor, "copy batch unit"] | Bool[Tensor, "copy batch unit"],
-    baseline: Float[Tensor, " *place hidden"] | None,
+    baseline: Float[Tensor, " *row hidden"] | None,
 ) -> Any:
     """Run several masks of one site in one pass: a copy of the batch for each, one after the other.
 
@@ -69,6 +63,7 @@ def run_copies(
     copies = batch.repeat(len(keeps))
     if baseline is None:
         return run_knocked_out(model, copies, keeps.flatten(0, 1))
-    state = mask_state(repeat(states[site_name], len(keeps)), copies.spread(keeps.flatten(0, 1)), baseline)
+    state, keep = repeat(states[site_name], len(keeps)), copies.spread(keeps.flatten(0, 1))
+    state = mask_state(state, keep, at_positions(baseline, copies))
     with replace(model.sites[site_name], state):
         return model(copies)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..errors import ModelError, SiteError
 from ..types import Batch
 from .sites import Site, Sites
-from .structure import blocks_beside, find_sites, in_order_of_calls, named_site
+from .structure import blocks_beside, find_sites, in_order_of_calls, input_part, named_site
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,9 @@ class Adapter:
 
     @property
     def causal(self) -> bool:
-        """Whether a position sees only what stands before it, as its attention modules say."""
-        return any(getattr(module, "is_causal", False) for module in self.model.modules())
+        """Whether an input position sees only what stands before it, as the attention modules there say."""
+        _, part = input_part(self.model)
+        return any(getattr(module, "is_causal", False) for module in part.modules())
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ Named = tuple[str, nn.Module]
 
 def find_sites(model: nn.Module) -> list[Site]:
     """Find the input embeddings before position, what enters the first block, and what leaves each block."""
-    where, part = _input_part(model)
+    where, part = input_part(model)
     embedding, blocks = _input_embedding(part), _blocks(part)
     if embedding is None and not blocks:
         raise SiteError(
@@ -43,7 +43,7 @@ def blocks_beside(model: nn.Module, sites: Sequence[Site]) -> list[Site]:
     """
     chosen = {site.module for site in sites if site.side == "output"}
     repeated = {site.module for site in sites if site.calls > 1}
-    _, part = _input_part(model)
+    _, part = input_part(model)
     free = [pair for pair in _blocks(part) if pair[1] not in chosen and not repeated & set(pair[1].modules())]
     return [Site(f"passed: {name}", block, optional=True) for name, block in free]
 
@@ -83,7 +83,7 @@ def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any]) -> list[Sit
     return found
 
 
-def _input_part(model: nn.Module) -> Named:
+def input_part(model: nn.Module) -> Named:
     """Return the part that reads the inputs: the encoder of an encoder–decoder, or the whole model."""
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         encoder = model.get_encoder()  # type: ignore[operator]

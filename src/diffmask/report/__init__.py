@@ -5,4 +5,10 @@ from __future__ import annotations
 from ..registry import Registry
 
 TABLES = Registry("table", {"digits": "diffmask.report.digits:table"})
-PICTURES = Registry("picture", {"digits": "diffmask.report.digits:pictures"})
+PICTURES = Registry(
+    "picture",
+    {
+        "digits": "diffmask.report.digits:pictures",
+        "demo": "diffmask.report.explanations:pictures",
+    },
+)

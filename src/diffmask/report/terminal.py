@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -18,9 +18,10 @@ from rich.text import Text
 from ..explanation import Explanation
 from .plain import Piece, answer, kept_at, pieces, short_names
 
-SHADES = ("#f7fbff", "#d0e1f2", "#94c4df", "#2e7ebc", "#08488e")  # one hue, so that every eye sees the same order
+# One hue, so that every eye sees the same order. The lowest has none: most units are dropped, and should not shine.
+SHADES = (None, "#d0e1f2", "#94c4df", "#2e7ebc", "#08488e")
 LIGHT = 3  # so many shades are light enough for black letters
-NARROW = 40  # a terminal of fewer columns has no room for the names of the depths
+NARROW = 60  # a terminal of fewer columns has no room for the names of the depths
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class View:
 
     explanation: Explanation
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
         yield head(self.explanation)
         yield Text()
         yield tokens(self.explanation)
@@ -90,7 +91,10 @@ def tokens(explanation: Explanation) -> Text:
 
 def _shaded(chance: float, bold: bool = False, strike: bool = False) -> Style:
     shade = min(int(chance * len(SHADES)), len(SHADES) - 1)
-    return Style(color="black" if shade < LIGHT else "white", bgcolor=SHADES[shade], bold=bold, strike=strike)
+    if SHADES[shade] is None:
+        return Style(dim=not bold, bold=bold, strike=strike)
+    ink = "#000000" if shade < LIGHT else "#ffffff"
+    return Style(color=ink, bgcolor=SHADES[shade], bold=bold, strike=strike)
 
 
 def depth_lines(explanation: Explanation, width: int) -> Iterator[Text]:

@@ -8,7 +8,7 @@ STUDIES = Registry(
     "study",
     {
         "digits": "diffmask.studies.digits:run",
-        "embedded-model": "diffmask.studies.embedded_model:run",
+        "embedded-model": "diffmask.studies.embedded_probes:run",
         "needles": "diffmask.studies.needles:run",
         "question-answering": "diffmask.studies.question_answering:run",
         "sentiment": "diffmask.studies.sentiment:run",

@@ -6,10 +6,11 @@ same baseline at the same site. That baseline was fitted with the probe, which i
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 from typing import Any
 
 import torch
@@ -33,7 +34,6 @@ from .result import write_result
 OURS = "probe"
 RIVALS = ("leave-one-out", "integrated-gradients", "gradient-input", "attention")
 REPEATS = 3  # of every timed call; the shortest counts, as whatever else the machine does only adds
-SAME = 1e-4  # nats; closer together than this, two divergences are a tie
 
 SENTENCES = (
     "A fast, funny, highly enjoyable movie.",
@@ -76,8 +76,9 @@ def compare(fitted: Fit, sentence: str, number: int = 0) -> dict[str, Any]:
             {"sentence": number, **_row(fitted, seen, name, method, explanation)}
             for name, method in methods(fitted, number).items()
         ]
-    ours = rows[0].pop("seconds")
-    rows = [{**row, "time_ratio": row.pop("seconds", ours) / ours} for row in rows]
+    ours = rows[0]["seconds"]
+    for row in rows:
+        row["time_ratio"] = row.pop("seconds") / ours
     shares = [mean(kept_at(explanation, depth)) for depth in range(len(explanation.depths))]
     return {"explanation": record(explanation, sentence), "kept_by_depth": shares, "rows": rows}
 
@@ -131,8 +132,8 @@ def _line(found: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any]],
         "divergence": mean(row["divergence"] for row in found),
         "within_margin": sum(row["divergence"] <= margin for row in found),
         "same_prediction": sum(row["same_prediction"] for row in found),
-        "closer": sum(gap < -SAME for gap in gaps),
-        "farther": sum(gap > SAME for gap in gaps),
+        "gap": mean(gaps),
+        "gap_error": stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else math.inf,  # standard error of the mean
         "time_ratio": median(row["time_ratio"] for row in found),
     }
 

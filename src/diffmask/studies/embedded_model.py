@@ -172,8 +172,7 @@ def average_embeddings(tokenizer: Any, encoder: Path) -> Float[Tensor, "word hid
 class PhraseBatches:
     """Batches of phrases of like length, so that little of a batch is padding; calling it encodes some of them.
 
-    They stay together through the epochs; drawn anew in each (`lengths` of `fine_tune`), the one model tried was no
-    better.
+    They stay together through the epochs: only the order of the batches is drawn anew.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from .probing import Probed, probe_examples
 from .question_answering_figures import examples, kept_by_part, part_curves, prepare_tags
 from .question_answering_model import load_span_model, token_span, train_span_model
 from .result import write_result
-from .seeds import run_seeds
+from .seeds import made_with, run_seeds
 from .setup import News, Setup
 from .trained import device
 
@@ -67,14 +67,14 @@ def run(setup: Setup) -> News:
     yield f"fine-tuned: exact start and end {found['exact']:.3f}"
     done: dict[int, dict[str, Any]] = {}
     run_one = partial(run_job, jobs, size, path, work)
-    for number, row in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs):
+    for number, row in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
         done[number] = row
         last = row["rows"][-1]
         kept = last["predictions_kept"]
         yield f"{jobs[number]}: passage masked {last['passage_masked']:.3f}, predictions kept {kept:.3f}"
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     figures = {jobs[number].kind: done[number]["figures"] for number in sorted(done, reverse=True)}
-    more = {"margin": MARGIN, "fine_tuned": found, "figures": figures}
+    more = {"margin": MARGIN, "made_with": made_with(work, len(jobs)), "fine_tuned": found, "figures": figures}
     yield write_result(
         setup.output, "question-answering", setup.command, range(setup.seeds), summarise(rows), rows, **more
     )
@@ -146,24 +146,17 @@ def depth_rows(
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Reduce the rows to the figures the study is judged by: the input probe, on average over seeds."""
-    ours = [row for row in rows if row["kind"] == "input"]
-    depths = sorted({row["depth"] for row in ours})
+    """Reduce the rows to the figures the study is judged by: masks of hidden states, and of inputs, over the seeds."""
+    depths = sorted({row["depth"] for row in rows})
 
-    def curve(key: str, kind: str = "input") -> list[float]:
+    def curve(key: str, kind: str) -> list[float]:
         some = [[row[key] for row in rows if row["kind"] == kind and row["depth"] == depth] for depth in depths]
         return [sum(values) / len(values) for values in some]
 
-    return {
-        "seeds": len({row["seed"] for row in ours}),
-        "passage_masked_last": curve("passage_masked")[-1],
-        "predictions_kept_last": curve("predictions_kept")[-1],
-        "question_kept_by_depth": curve("question_kept"),
-        "passage_kept_by_depth": curve("passage_kept"),
-        "predictions_kept_by_depth": curve("predictions_kept"),
-        "divergence_by_depth": curve("divergence"),
-        "hidden_passage_masked_last": curve("passage_masked", "hidden")[-1],
-        "hidden_predictions_kept_last": curve("predictions_kept", "hidden")[-1],
-        "hidden_passage_kept_by_depth": curve("passage_kept", "hidden"),
-        "exact": ours[0]["exact_original"],
-    }
+    found: dict[str, Any] = {"seeds": len({row["seed"] for row in rows}), "exact": rows[0]["exact_original"]}
+    for kind, prefix in (("hidden", ""), ("input", "input_")):
+        found[f"{prefix}passage_masked_last"] = curve("passage_masked", kind)[-1]
+        found[f"{prefix}predictions_kept_last"] = curve("predictions_kept", kind)[-1]
+        for key in ("question_kept", "passage_kept", "predictions_kept", "divergence"):
+            found[f"{prefix}{key}_by_depth"] = curve(key, kind)
+    return found

@@ -11,25 +11,38 @@ from typing import Any
 
 import torch
 
-from ..provenance import commit, versions
+from ..provenance import commit, hardware, versions
 from ..storage import write_file
 
 SeedRun = Callable[[int], dict[str, Any]]
 
 
 def run_seeds(
-    run: SeedRun, seeds: Sequence[int], directory: Path, settings: str, jobs: int
+    run: SeedRun, seeds: Sequence[int], directory: Path, settings: str, jobs: int, take_over: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each seed's result as it is ready; one that this code made with these settings is not run again."""
-    made_with = {"settings": settings, "commit": commit(), "versions": versions()}
+    """Yield each seed's result as it is ready; one that this code made with these settings is not run again.
+
+    To `take_over` is to use what is there whatever made it, e.g. on another machine: `made_with` says what did.
+    """
+    now = {"settings": settings, "commit": commit(), "versions": versions(), "hardware": hardware()}
     todo = []
     for seed in seeds:
-        saved = _load(_file(directory, seed), made_with)
+        saved = _load(_file(directory, seed), None if take_over else now)
         if saved is not None:
             yield seed, saved
         else:
             todo.append(seed)
-    yield from _run(_Seed(run, directory, made_with), todo, jobs)
+    yield from _run(_Seed(run, directory, now), todo, jobs)
+
+
+def made_with(directory: Path, count: int) -> list[dict[str, Any]]:
+    """Return the settings, commits, versions and machines that made the finished runs, each once."""
+    found: list[dict[str, Any]] = []
+    for number in range(count):
+        saved = json.loads(_file(directory, number).read_text())
+        saved.pop("result")
+        found += [saved] if saved not in found else []
+    return found
 
 
 class _Seed:
@@ -48,14 +61,14 @@ def _file(directory: Path, seed: int) -> Path:
     return directory / f"seed-{seed:03d}.json"
 
 
-def _load(path: Path, made_with: dict[str, Any]) -> dict[str, Any] | None:
+def _load(path: Path, made_with: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a saved result, unless it is missing, cut off, or made by other code or settings."""
     try:
         saved = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
     result = saved.pop("result", None)
-    return result if saved == made_with else None
+    return result if made_with in (None, saved) else None
 
 
 def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:

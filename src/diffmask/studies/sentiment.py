@@ -25,7 +25,7 @@ from ..training.fit import Fit, fit
 from ..training.saved import load_fit, save_fit
 from .probing import Probed, probe_examples
 from .result import write_result
-from .seeds import run_seeds
+from .seeds import made_with, run_seeds
 from .sentiment_figures import figures, prepare_tags
 from .sentiment_summary import summarise
 from .setup import News, Setup
@@ -42,11 +42,10 @@ class Job:
     seed: int
     kind: str = "input"
     margin: float = MARGINS[0]
-    variant: str = "ours"
 
     @property
     def name(self) -> str:
-        return f"{self.variant}-{self.kind}-{self.margin}-{self.seed}"
+        return f"{self.kind}-{self.margin}-{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,6 @@ class Size:
 
 
 FULL, SMALL = Size(), Size(epochs=1, input_steps=40, hidden_steps=40, ablation_steps=10, sentences=100)
-
-VARIANTS: dict[str, dict[str, Any]] = {
-    "ours": {},
-    "published votes": {"votes": "coupled"},  # deeper losses train the lower votes too
-    "no baseline": {"baseline": {"start": "zero", "learned": False}},
-}
 
 
 def run(setup: Setup) -> News:
@@ -88,7 +81,13 @@ def run(setup: Setup) -> News:
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     study = Sentiment(data, work, size)
     stability = {kind: study.spread([job for job in jobs if is_main(job) and job.kind == kind]) for kind in KINDS}
-    more = {"margins": MARGINS, "fine_tuned": found, "stability": stability, "figures": figures(study, jobs)}
+    more = {
+        "margins": MARGINS,
+        "made_with": made_with(work, len(jobs)),
+        "fine_tuned": found,
+        "stability": stability,
+        "figures": figures(study, jobs),
+    }
     yield write_result(
         setup.output, "sentiment", setup.command, range(setup.seeds), summarise(rows, stability), rows, **more
     )
@@ -98,21 +97,20 @@ KINDS = ("input", "hidden")
 
 
 def plan(seeds: int) -> list[Job]:
-    """List the probes: every seed at the first margin, and one each of the larger margin and of the variants."""
+    """List the probes: every seed at the first margin, and one of each kind at the larger."""
     main = [Job(seed, kind) for seed in range(seeds) for kind in KINDS]
-    wide = [Job(0, kind, MARGINS[1]) for kind in KINDS]
-    return main + wide + [Job(0, variant=name) for name in VARIANTS if name != "ours"]
+    return main + [Job(0, kind, MARGINS[1]) for kind in KINDS]
 
 
 def is_main(job: Job) -> bool:
-    return job.variant == "ours" and job.margin == MARGINS[0]
+    return job.margin == MARGINS[0]
 
 
 def config(job: Job, size: Size) -> FitConfig:
     """Return the settings of a job."""
     steps = size.input_steps if job.kind == "input" else size.hidden_steps
     common = {"kind": job.kind, "margin": job.margin, "steps": steps, "seed": job.seed}
-    return recipe("text", **common, ablation_steps=size.ablation_steps, **VARIANTS[job.variant])
+    return recipe("text", **common, ablation_steps=size.ablation_steps)
 
 
 def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int) -> dict[str, Any]:

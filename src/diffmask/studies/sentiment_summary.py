@@ -13,7 +13,7 @@ LOST = 3.0  # a probe whose divergence is this many margins has diverged
 def summarise(rows: Rows, stability: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the study's figures: means over seeds and depths, and the worst seed where a bar must hold in each."""
     margin = min(row["margin"] for row in rows)
-    main = [row for row in rows if row["variant"] == "ours" and row["margin"] == margin]
+    main = [row for row in rows if row["margin"] == margin]
     return {
         "seeds": len({row["seed"] for row in main}),
         "diverged": len({(row["seed"], row["kind"]) for row in main if row["divergence"] > LOST * margin}),
@@ -26,7 +26,8 @@ def summarise(rows: Rows, stability: Mapping[str, Mapping[str, Any]]) -> dict[st
         "hidden_std": stability["hidden"]["mean"],
         "input_masked_by_depth": by_depth(of_kind(main, "input"), "masked"),
         "hidden_masked_by_depth": by_depth(of_kind(main, "hidden"), "masked"),
-        "published_votes_masked_by_depth": by_depth([r for r in rows if r["variant"] == "published votes"], "masked"),
+        "input_kl_by_depth": by_depth(of_kind(main, "input"), "divergence"),
+        "hidden_kl_by_depth": by_depth(of_kind(main, "hidden"), "divergence"),
     }
 
 

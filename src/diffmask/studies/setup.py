@@ -24,6 +24,7 @@ class Setup:
     command: str = ""
     data: Path | None = None
     encoder: Path | None = None
+    take_over: bool = False
 
     def work(self, study: str) -> Path:
         """Return where a study keeps what is finished."""

@@ -15,7 +15,7 @@ import torch
 from ..errors import DataError
 from ..types import Batch, Categorical, Prediction
 from .text import Encoded, NextToken
-from .units import Kept, Text
+from .units import Template, Text
 
 Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows
 
@@ -32,9 +32,19 @@ class Continuation(NextToken):
             )
         prompt = super().encoded(text[0])
         added = self.tokenizer(text[1], add_special_tokens=False)["input_ids"]
+        self._check_room(text, len(prompt.place), len(added))
         fillers = {"input_ids": added, "attention_mask": [1] * len(added)}
         inputs = {name: ids + fillers.get(name, [0] * len(added)) for name, ids in prompt.inputs.items()}
         return replace(prompt, inputs=inputs, place=prompt.place + [-1] * len(added))
+
+    def _check_room(self, text: Any, prompt: int, added: int) -> None:
+        if not added:
+            raise DataError(f"the continuation {text[1]!r} has no tokens, so nothing is to be preserved: leave it out")
+        if prompt + added > self.max_length:
+            raise DataError(
+                f"a prompt of {prompt} tokens and its continuation of {added} are more than the {self.max_length} the "
+                "model takes: shorten the prompt"
+            )
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         assert batch.ask is not None  # every example of this task asks at the last token of its prompt
@@ -55,14 +65,24 @@ def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], token
     for prompt in prompts:
         inputs = {name: value.to(model.device) for name, value in task.collate([prompt]).inputs.items()}
         written = model.generate(**inputs, **how)[0, inputs["input_ids"].shape[1] :]
-        found.append((prompt, tokenizer.decode(written, skip_special_tokens=True)))
+        said = tokenizer.decode(written, skip_special_tokens=True)
+        if not said.strip():
+            raise DataError(f"the model says nothing after the prompt {str(prompt)[:60]!r}…: leave that prompt out")
+        found.append((prompt, said))
     return found
 
 
 def in_chat(tokenizer: Any, segments: Iterable[str], **settings: Any) -> list[str]:
     """Put segments into the tokenizer's chat template, whose own words are never gated."""
     mark = "@@segments@@"
-    before, after = tokenizer.apply_chat_template(
-        [{"role": "user", "content": mark}], tokenize=False, add_generation_prompt=True, **settings
-    ).split(mark)
-    return [Kept(before), *segments, Kept(after)]
+    asked = [{"role": "user", "content": mark}]
+    made = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True, **settings)
+    if made.count(mark) != 1:
+        raise DataError(
+            f"the chat template shows what the user says {made.count(mark)} times, and segments stand in one place: "
+            "build the prompt yourself, with Kept(…) for what must stay"
+        )
+    before, after = made.split(mark)
+    begin = tokenizer.bos_token if tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id] else None
+    before = before.removeprefix(begin) if begin else before  # the tokenizer adds it itself
+    return [Template(before), *segments, Template(after)]

@@ -19,7 +19,7 @@ from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
 from .task import Task
 from .units import Kept as Kept
-from .units import Text, Unit, group, parts_of
+from .units import Text, Unit, always_kept, group, parts_of
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,8 @@ class TextTask(Task):
     def __init__(
         self,
         tokenizer: Any,
-        train: Sequence[Text],
-        validation: Sequence[Text],
+        train: Sequence[Any],
+        validation: Sequence[Any],
         *,
         unit: Unit = "token",
         keep: Collection[str] = (),
@@ -92,7 +92,7 @@ class TextTask(Task):
 
     def encoded(self, text: Text) -> Encoded:
         """Encode a text, once: a fit meets each many times."""
-        key = ("segments", *((piece, isinstance(piece, Kept)) for piece in text)) if isinstance(text, list) else text
+        key = ("segments", *((piece, type(piece)) for piece in text)) if isinstance(text, list) else text
         if key not in self._seen:
             self._seen[key] = self._encode(text)
         return self._seen[key]
@@ -108,9 +108,11 @@ class TextTask(Task):
         groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
         parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
         ask = {"nowhere": None, "first": 0, "last": len(tokens) - 1}[self.ask]
-        never = ask if self.ask == "last" else None
+        never = always_kept(text, found.encodings[0]) if found.is_fast else set()
+        if ask is not None and self.ask == "last":
+            never.add(ask)
         gated = [
-            number >= 0 and i != never and self._gated(groups.names[number], bool(special[i]), parts[i])
+            number >= 0 and i not in never and self._gated(groups.names[number], bool(special[i]), parts[i])
             for i, number in enumerate(groups.place)
         ]
         return _renumbered(dict(found), groups.place, groups.names, gated, ask)
@@ -128,7 +130,7 @@ class TextTask(Task):
             message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
             if self.strict:
                 raise DataError(f"{message}; shorten it, or allow it to be cut with strict=False")
-            log.warning("%s; its last %d tokens are not explained", message, count - self.max_length)
+            log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
 
 
 def _renumbered(

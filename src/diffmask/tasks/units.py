@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from ..errors import DataError
@@ -26,6 +27,10 @@ class Kept(str):
     """
 
 
+class Template(Kept):
+    """The words of a chat template: always kept, and joined to what stands beside them without a space."""
+
+
 @dataclass(frozen=True)
 class Span:
     """Some characters of one part of a text, and whether they may be dropped."""
@@ -40,7 +45,14 @@ def parts_of(text: Text) -> list[str]:
     """Return what the tokenizer is given: one text, or two; segments are joined by spaces."""
     if isinstance(text, str):
         return [text]
-    return [" ".join(text)] if isinstance(text, list) else list(text)
+    if isinstance(text, tuple):
+        return list(text)
+    return ["".join(gap + piece for gap, piece in zip(_gaps(text), text, strict=True))]
+
+
+def _gaps(pieces: Sequence[str]) -> list[str]:
+    """Return what stands before each segment."""
+    return ["", *("" if Template in (type(a), type(b)) else " " for a, b in pairwise(pieces))]
 
 
 def spans_of(text: Text, unit: Unit) -> list[Span]:
@@ -61,9 +73,10 @@ def spans_of(text: Text, unit: Unit) -> list[Span]:
 
 def _segments(pieces: Sequence[str]) -> Iterator[Span]:
     start = 0
-    for piece in pieces:
+    for gap, piece in zip(_gaps(pieces), pieces, strict=True):
+        start += len(gap)
         yield Span(0, start, start + len(piece), gated=not isinstance(piece, Kept))
-        start += len(piece) + 1
+        start += len(piece)
 
 
 @dataclass(frozen=True)
@@ -82,15 +95,35 @@ def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special:
         spans, keys = [], list[Any](zip(encoding.sequence_ids, encoding.word_ids, strict=True))
     else:
         spans = spans_of(text, unit)
-        starts = zip(encoding.sequence_ids, encoding.offsets, strict=True)
-        keys = [_find(spans, part, offset) for part, offset in starts]
+        keys = places(text, spans, encoding)
     keys = [("special", i) if special[i] else key for i, key in enumerate(keys)]
     return _number(text, keys, encoding, tokens, spans)
 
 
-def _find(spans: Sequence[Span], part: int | None, offset: tuple[int, int]) -> int:
-    inside = (i for i, span in enumerate(spans) if span.part == (part or 0) and span.start <= offset[0] < span.end)
+def places(text: Text, spans: Sequence[Span], encoding: Any) -> list[int]:
+    """Return the span in which each token begins, −1 for none."""
+    texts, tokens = parts_of(text), zip(encoding.sequence_ids, encoding.offsets, strict=True)
+    return [-1 if part is None else _find(spans, part, _first_letter(texts[part], *offset)) for part, offset in tokens]
+
+
+def _first_letter(text: str, start: int, end: int) -> int:
+    """Return where a token's own characters begin: byte-level tokens carry the space before them."""
+    piece = text[start:end]
+    return start + len(piece) - len(piece.lstrip())
+
+
+def _find(spans: Sequence[Span], part: int, place: int) -> int:
+    inside = (i for i, span in enumerate(spans) if span.part == part and span.start <= place < span.end)
     return next(inside, -1)
+
+
+def always_kept(text: Text, encoding: Any) -> set[int]:
+    """Return the positions of segments that are always kept, whatever the unit is."""
+    if not isinstance(text, list) or not any(isinstance(piece, Kept) for piece in text):
+        return set()
+    spans = list(_segments(text))
+    found = enumerate(places(text, spans, encoding))
+    return {position for position, span in found if span >= 0 and not spans[span].gated}
 
 
 def _number(text: Text, keys: Sequence[Any], encoding: Any, tokens: Sequence[str], spans: Sequence[Span]) -> Grouping:

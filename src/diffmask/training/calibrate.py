@@ -22,6 +22,7 @@ def calibrate(probe: Probe, scores: Callable[[], Sequence[DepthScore]], margin: 
     """Bisect on a shift per depth, all depths at once; the smallest one that was measured to hold stays."""
     low = torch.zeros_like(probe.shift)
     high = torch.full_like(probe.shift, 2 * probe.config.bound)  # opens every gate
+    probe.shift.zero_()
     first = _holding(scores(), margin, low)
     for _ in range(ROUNDS):
         probe.shift.copy_(torch.where(first, 0.0, (low + high) / 2))

@@ -25,7 +25,7 @@ class FitConfig:
     depths_per_step: Annotated[int, "depths trained at every step, from one original pass; 0 takes all"] = 1
     optimizer: Annotated[str, "adam or lookahead-rmsprop"] = "adam"
     learning_rate: Annotated[float, "of the gates"] = 3e-3
-    weight_decay: Annotated[float, "of the gates, decoupled from the gradient"] = 0.0
+    weight_decay: Annotated[float, "of the gates' weights"] = 0.0
     warmup: Annotated[int, "steps over which the learning rate rises"] = 0
     decay: Annotated[float, "share of the training, at its end, over which the learning rate falls to 0"] = 0.5
     seed: Annotated[int, "every draw depends on it and on the step alone"] = 0

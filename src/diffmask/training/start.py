@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from ..errors import InfeasibleError, SettingError, SiteError
@@ -59,7 +59,7 @@ def survey(model: Adapter, task: Task, batches: Iterable[Batch]) -> Survey:
             _check_shape(name, seen.states[name], batch)
             gated = batch.spread(torch.zeros_like(batch.valid)) == 0
             states.setdefault(name, Moments()).add(seen.states[name][gated])
-            places.setdefault(name, PositionSums()).add(seen.states[name], gated)
+            places.setdefault(name, PositionSums()).add(seen.states[name], gated, batch.order)
             readings.setdefault(name, Moments()).add(seen.reading[name][batch.valid])
     means, stds = zip(*(moments.mean_and_std() for moments in states.values()), strict=True)
     offsets = [place.offsets(mean) for place, mean in zip(places.values(), means, strict=True)]
@@ -91,13 +91,24 @@ class PositionSums:
     def __init__(self) -> None:
         self.total, self.count = torch.zeros(0, 0), torch.zeros(0)
 
-    def add(self, state: Float[Tensor, "batch position hidden"], gated: Bool[Tensor, "batch position"]) -> None:
-        total, count = (state * gated.unsqueeze(-1)).double().sum(0), gated.double().sum(0)
-        longer, shorter = sorted([(total, count), (self.total, self.count)], key=lambda pair: -len(pair[1]))
-        if len(shorter[1]):
-            longer[0][: len(shorter[1])] += shorter[0]
-            longer[1][: len(shorter[1])] += shorter[1]
-        self.total, self.count = longer
+    def add(
+        self,
+        state: Float[Tensor, "batch position hidden"],
+        gated: Bool[Tensor, "batch position"],
+        order: Int[Tensor, "batch position"],
+    ) -> None:
+        """Add the gated states, each to the sum of its position."""
+        count = max(len(self.count), state.shape[1])
+        total, times = (self._longer(sums, count, state) for sums in (self.total, self.count.unsqueeze(1)))
+        total.index_add_(0, order[gated], state[gated].double())
+        times.index_add_(0, order[gated], torch.ones_like(state[gated][:, :1]).double())
+        self.total, self.count = total, times.squeeze(1)
+
+    def _longer(self, sums: Tensor, count: int, like: Tensor) -> Tensor:
+        width = sums.shape[1] or like.shape[-1]
+        longer = torch.zeros(count, width, dtype=torch.float64, device=like.device)
+        longer[: len(sums)] = sums
+        return longer
 
     def offsets(self, mean: Float[Tensor, " hidden"]) -> Float[Tensor, "position hidden"]:
         """Return how far each position's mean is from `mean`; what was seen rarely stays near it."""

@@ -1,0 +1,117 @@
+"""Explaining texts with a fitted probe: what it costs, and what short, odd and empty texts get."""
+
+import pytest
+import torch
+
+from diffmask.errors import DataError
+from diffmask.explaining.explain import explain
+from diffmask.models.adapter import adapt
+from diffmask.tasks.text import NextToken, TextClassification
+from diffmask.training.config import recipe
+from diffmask.training.fit import fit
+from tiny_text import TEXTS, Counting, make_model, make_tokenizer
+
+SETTINGS = {"margin": 1.0, "steps": 4, "batch_size": 4, "ablation_steps": 2, "guard": False}
+
+
+def fit_text(model="bert", side="right", unit="token", **changes):
+    tokenizer = make_tokenizer(side, causal=model != "bert")
+    task_class = TextClassification if model == "bert" else NextToken
+    texts = ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"]
+    task = task_class(tokenizer, texts * 3, texts, unit=unit)
+    return fit(adapt(Counting(make_model(model)), tokenizer), task, recipe(**{**SETTINGS, **changes}))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "side", "changes"),
+    [
+        ("bert", "right", {"kind": "input"}),
+        ("bert", "right", {"kind": "hidden"}),
+        ("llama", "left", {"removal": "knockout"}),
+    ],
+)
+def test_an_explanation_costs_one_pass_and_one_to_verify_it(model, side, changes):
+    found = fit_text(model, side, "word", **{**changes, "steps": 1})
+    counting = found.model.model
+    counting.passes = 0
+    explain(found, found.task.validation, verify=False)
+    assert counting.passes == 1
+    explain(found, found.task.validation)
+    assert counting.passes == 3
+    explain(found, found.task.validation, batch_size=1)
+    assert counting.passes == 9
+
+
+def test_dropout_left_on_does_not_change_an_explanation_and_is_put_back(fitted):
+    expected = explain(fitted, TEXTS)
+    model = fitted.model.model.train()
+    assert any(isinstance(m, torch.nn.Dropout) and m.p > 0 for m in model.modules())
+    found = explain(fitted, TEXTS)
+    assert all(module.training for module in model.modules())
+    model.eval()
+    for one, other in zip(expected, found, strict=True):
+        assert torch.equal(one.scores, other.scores) and one.verification == other.verification
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_an_explanation_does_not_depend_on_the_other_texts_of_its_batch(side, unit):
+    found = fit_text("llama", side, unit)
+    together = explain(found, TEXTS[::2])
+    for text, among in zip(TEXTS[::2], together, strict=True):
+        (alone,) = explain(found, [text])
+        assert alone.units == among.units
+        torch.testing.assert_close(alone.scores, among.scores, rtol=1e-3, atol=1e-3)
+
+
+def test_a_text_of_one_token_is_explained(fitted):
+    (explanation,) = explain(fitted, ["movie"])
+    assert explanation.units == ("[CLS]", "movie", "[SEP]") and explanation.verification is not None
+
+
+def test_a_text_of_which_no_token_is_left_is_explained_by_its_special_tokens(fitted):
+    (explanation,) = explain(fitted, ["\u200b"])  # not blank, and the tokenizer drops it
+    assert explanation.units == ("[CLS]", "[SEP]")
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "sentence"])
+def test_without_them_it_is_refused_by_its_place(unit):
+    task = TextClassification(make_tokenizer(), [], [], unit=unit, gate_special=False)
+    with pytest.raises(DataError, match=r"example 1 of this batch has no units \(1 of 2 are empty\)"):
+        task.collate(["movie", "\u200b"])
+
+
+def test_a_prompt_of_one_token_has_nothing_to_drop_and_is_refused():
+    task = NextToken(make_tokenizer("left", causal=True), [], [])
+    with pytest.raises(DataError, match="example 0 of this batch has no units"):
+        task.collate(["movie"])
+
+
+@pytest.mark.parametrize("text", ["", " \n", ["", " "], ("", "")])
+def test_an_empty_text_is_refused(fitted, text):
+    with pytest.raises(DataError, match="a text is empty: there is nothing to explain in it; filter"):
+        explain(fitted, [text])
+
+
+def test_a_tokenizer_of_a_causal_model_without_padding_says_how_to_get_it():
+    tokenizer = make_tokenizer("left", causal=True, pad_token=None)
+    with pytest.raises(DataError, match=r"has no padding token.*set one, e\.g\. tokenizer\.pad_token = tokenizer\.eos"):
+        NextToken(tokenizer, [], [])
+
+
+def test_a_text_that_is_too_long_is_refused_when_strict_and_cut_otherwise(caplog):
+    texts = ["a fast movie . a fast movie ."]
+    with pytest.raises(
+        DataError, match=r"has 10 tokens and the model takes 6: 'a fast.*shorten it, or allow it to be cut"
+    ):
+        TextClassification(make_tokenizer(longest=6), texts, texts, strict=True).collate(texts)
+    task = TextClassification(make_tokenizer(), texts, texts, max_length=6)
+    task.collate(texts)
+    task.units(texts * 3)
+    assert caplog.text.count("has 10 tokens and the model takes 6") == 1
+    assert "its last 4 tokens are not explained" in caplog.text

@@ -1,0 +1,95 @@
+"""Knocking out: which models can, which are told that they cannot, and a probe that does."""
+
+import pytest
+import torch
+import transformers
+
+from diffmask.errors import ModelError, SettingError
+from diffmask.explaining.explain import explain
+from diffmask.gates.probe import ProbeConfig
+from diffmask.masking.knockout import run_knocked_out
+from diffmask.models.adapter import adapt
+from diffmask.tasks.text import NextToken
+from diffmask.training.config import recipe
+from diffmask.training.fit import fit
+from diffmask.training.saved import load_fit, save_fit
+from diffmask.types import Batch
+from tiny_text import SIZES, TEXTS, make_model, make_tokenizer
+from toys import evidence_model, evidence_task
+
+
+def test_a_model_without_an_attention_mask_gets_told_what_it_takes():
+    model, task = evidence_model(), evidence_task()
+    with pytest.raises(
+        ModelError, match=r"needs a model that takes an attention_mask .*Evidence is given tokens, valid"
+    ):
+        run_knocked_out(model, task.collate([0, 1]), torch.ones(2, 6))
+
+
+def test_a_model_that_takes_only_one_mask_per_key_is_named():
+    class OnePerKey(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = torch.nn.Embedding(14, 3)
+
+        def forward(self, input_ids, attention_mask):
+            return (self.embed(input_ids) * attention_mask.unsqueeze(-1)).sum(1)
+
+    mask = torch.ones(2, 5, dtype=torch.long)
+    batch = Batch({"input_ids": mask, "attention_mask": mask}, mask.bool())
+    with pytest.raises(ModelError, match=r"OnePerKey does not take one attention mask per query and key.*use removal"):
+        run_knocked_out(adapt(OnePerKey()), batch, torch.ones(2, 5))
+
+
+WINDOWED = {
+    "ModernBertForSequenceClassification": {"local_attention": 4, "cls_token_id": 1, "sep_token_id": 2},
+    "MistralForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2},
+    "Gemma3ForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2, "head_dim": 8},
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+@pytest.mark.xfail(strict=True, reason="the mask of all layers takes the place of the windows of some")
+def test_a_model_whose_layers_see_only_their_neighbourhood_keeps_doing_so(name):
+    torch.manual_seed(0)
+    model_class = getattr(transformers, name)
+    model = adapt(model_class(model_class.config_class(**{**SIZES, **WINDOWED[name]})).eval())
+    ids = torch.randint(4, 14, (1, 20))
+    batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones(1, 20, dtype=torch.bool))
+    with torch.no_grad():
+        torch.testing.assert_close(run_knocked_out(model, batch, batch.valid).logits, model(batch).logits)
+
+
+@pytest.mark.xfail(strict=True, reason="a decoder's attention makes the whole model causal, also its encoder")
+def test_an_encoder_that_has_a_decoder_is_not_made_causal():
+    torch.manual_seed(0)
+    sizes = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    model = adapt(transformers.BartModel(transformers.BartConfig(vocab_size=14, d_model=16, **sizes)).eval())
+    ids = torch.randint(4, 14, (1, 6))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
+    batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
+    with torch.no_grad():
+        found, original = run_knocked_out(model, batch, batch.valid), model(batch)
+    torch.testing.assert_close(found.encoder_last_hidden_state, original.encoder_last_hidden_state)
+
+
+def test_knocking_out_is_for_the_input_alone():
+    with pytest.raises(SettingError, match="knockout hides input units from all layers: use it with kind = input"):
+        ProbeConfig(kind="hidden", removal="knockout")
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_a_probe_that_knocks_out_is_fitted_explains_and_is_loaded_again(tmp_path, unit):
+    tokenizer = make_tokenizer("left", causal=True)
+    model = adapt(make_model("llama"), tokenizer)
+    task = NextToken(
+        tokenizer, ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"] * 4, TEXTS[2:], unit=unit
+    )
+    settings = {"margin": 1.0, "steps": 6, "batch_size": 4, "guard": False, "depths_per_step": 2}
+    fitted = fit(model, task, recipe(removal="knockout", **settings))
+    assert fitted.probe.baseline(0) is None and not len(fitted.probe.baselines.vectors)
+    save_fit(fitted, tmp_path / "probe.safetensors")
+    loaded = load_fit(tmp_path / "probe.safetensors", model, task)
+    one, other = (explain(f, TEXTS[2:])[0] for f in (fitted, loaded))
+    assert torch.equal(one.scores, other.scores) and one.verification == other.verification
+    assert one.units == tuple(task.units(TEXTS[2:])[0]) and one.verification is not None

@@ -1,0 +1,116 @@
+"""A model adapted with its tokenizer: the two must fit, and the model is run once to see what it calls when."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+from transformers import AlbertConfig, AlbertForSequenceClassification, T5Config, T5ForConditionalGeneration
+
+from diffmask.errors import ModelError, SiteError
+from diffmask.models.adapter import adapt, any_text
+from diffmask.tasks.text import TextClassification
+from diffmask.training.fit import fit
+from tiny_text import PIECES, SIZES, TEXTS, Counting, make_model, make_tokenizer
+
+
+def test_a_tokenizer_that_fits_is_taken_in_silence(caplog):
+    with caplog.at_level(logging.WARNING):
+        sites = adapt(make_model("bert"), make_tokenizer()).sites
+    assert not caplog.text and sites.names == adapt(make_model("bert")).sites.names
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused_with_both_sizes():
+    with pytest.raises(
+        ModelError, match=r"14 tokens\) does not match BertForSequenceClassification.* has 9 tokens: load"
+    ):
+        adapt(make_model("bert", vocab_size=9), make_tokenizer())
+
+
+def test_a_fit_refuses_it_too():
+    model, task = adapt(make_model("bert", vocab_size=9)), TextClassification(make_tokenizer(), TEXTS, TEXTS)
+    with pytest.raises(ModelError, match="does not match"):
+        fit(model, task)
+
+
+def test_a_tokenizer_with_far_fewer_tokens_is_suspicious(caplog):
+    with caplog.at_level(logging.WARNING):
+        adapt(make_model("bert", vocab_size=200), make_tokenizer())
+    assert "14 tokens, padding 0) may not match BertForSequenceClassification (200 tokens, padding 0)" in caplog.text
+
+
+def test_a_vocabulary_that_was_rounded_up_is_not(caplog):
+    with caplog.at_level(logging.WARNING):
+        adapt(make_model("bert", vocab_size=len(PIECES) + 1), make_tokenizer())
+    assert not caplog.text
+
+
+def test_a_tokenizer_that_pads_with_another_token_is_suspicious(caplog):
+    with caplog.at_level(logging.WARNING):
+        adapt(make_model("bert"), make_tokenizer(pad_token="[SEP]"))
+    assert "padding 2) may not match" in caplog.text and "padding 0): load its own" in caplog.text
+
+
+def test_a_model_that_declares_no_vocabulary_is_not_compared(caplog):
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.blocks = nn.Embedding(40, 4), nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+        def forward(self, input_ids, attention_mask):
+            return self.blocks[1](self.blocks[0](self.embed(input_ids)))
+
+    with caplog.at_level(logging.WARNING):
+        sites = adapt(Plain(), make_tokenizer(causal=True)).sites
+    assert not caplog.text and sites.names == ("embed", "blocks.0:input", "blocks.0", "blocks.1")
+
+
+def test_one_block_that_is_used_many_times_gets_a_site_per_call_from_the_tokenizer_alone():
+    torch.manual_seed(0)
+    albert = AlbertForSequenceClassification(AlbertConfig(**{**SIZES, "num_hidden_layers": 3, "embedding_size": 8}))
+    sites = adapt(albert, make_tokenizer()).sites
+    assert len(sites) == 5 and [site.call for site in sites[-3:]] == [0, 1, 2]
+    assert len({site.module for site in sites[-3:]}) == 1
+
+
+def test_an_encoder_with_a_decoder_is_given_something_to_decode():
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0}
+    t5 = T5ForConditionalGeneration(T5Config(vocab_size=len(PIECES), pad_token_id=0, **sizes))
+    tokenizer = make_tokenizer(causal=True)
+    assert any_text(t5, tokenizer).inputs["decoder_input_ids"].shape == (1, 1)
+    assert [site.name.split(".")[0] for site in adapt(t5, tokenizer).sites] == ["encoder"] * 4
+
+
+def test_the_model_runs_once_on_the_tokenizers_text_or_on_the_example_if_there_is_one():
+    model = Counting(make_model("bert"))
+    adapt(model, make_tokenizer())
+    assert model.passes == 1
+    example = TextClassification(make_tokenizer(), [], []).collate(TEXTS)
+    adapt(model, make_tokenizer(), example=example)
+    assert model.passes == 2
+    adapt(model)
+    assert model.passes == 2
+
+
+def test_running_it_leaves_dropout_as_it_was():
+    model = make_model("bert").train()
+    adapt(model, make_tokenizer())
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("sites", [["embed"], "embed", ("embed",)])
+def test_sites_in_the_place_of_the_tokenizer_are_noticed(tower, sites):
+    with pytest.raises(SiteError, match=r"takes a tokenizer after the model, got .*embed.*: name sites with sites=\["):
+        adapt(tower, sites)
+
+
+def test_one_site_is_still_a_list_of_sites(tower):
+    with pytest.raises(SiteError, match=r"got the string 'embed': write sites=\['embed'\]"):
+        adapt(tower, sites="embed")
+
+
+def test_an_adapter_says_whether_the_model_is_causal_and_what_it_computes_in():
+    assert [adapt(make_model(kind)).causal for kind in ("bert", "llama", "gpt2")] == [False, True, True]
+    assert adapt(make_model("bert").bfloat16()).dtype == torch.bfloat16
+    assert adapt(make_model("bert")).dtype == torch.float32
