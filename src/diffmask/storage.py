@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .errors import StorageError
 
-VERSION = 1  # of the layout of our files; raise it when an older reader would misread them
+VERSION = 2  # of the layout of our files; raise it when an older reader would misread them
 HEADER = "diffmask"
 
 

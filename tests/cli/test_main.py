@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diffmask.cli.main import app
+from diffmask.studies import STUDIES
 
 
 def diffmask(*arguments):
@@ -17,7 +18,8 @@ def diffmask(*arguments):
 def test_an_unknown_study_is_a_usage_error_with_a_suggestion():
     code, _, complaint = diffmask("study", "digit")
     assert code == 2
-    assert complaint.strip() == "diffmask: no study named 'digit'; did you mean 'digits'? Known: digits"
+    known = ", ".join(STUDIES.names)
+    assert complaint.strip() == f"diffmask: no study named 'digit'; did you mean 'digits'? Known: {known}"
 
 
 def test_a_missing_result_file_is_one_sentence_and_no_traceback(tmp_path):
@@ -39,7 +41,7 @@ def test_a_missing_markdown_file_is_one_sentence(tmp_path):
 def test_list_names_studies_methods_and_recipes():
     result = CliRunner().invoke(app, ["list"])
     assert result.exit_code == 0
-    assert "study: digits" in result.output and "recipe: default, published" in result.output
+    assert "study: digits, " in result.output and "recipe: default, text, published" in result.output
 
 
 @pytest.mark.parametrize("command", ["study", "draw", "tables", "list"])

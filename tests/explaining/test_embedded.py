@@ -1,4 +1,3 @@
-import dataclasses
 import socket
 import sys
 
@@ -7,8 +6,7 @@ import torch
 
 import diffmask
 from diffmask.errors import DataError, DiffMaskError, StorageError
-from diffmask.explaining import embedded
-from diffmask.explaining.embedded import load_embedded
+from diffmask.explaining.embedded import embedded_model, load_embedded
 
 TEXT = "A fast, funny, highly enjoyable movie."
 
@@ -37,9 +35,9 @@ def test_explanations_carry_the_names_of_the_labels(fitted, tmp_path):
     assert diffmask.Explanation.load(tmp_path / "e.safetensors").info == explanation.info
 
 
-def test_a_task_without_names_for_its_labels_adds_none(fitted):
-    task = diffmask.TextClassification(fitted.task.tokenizer, [], [])
-    assert "labels" not in diffmask.explain(dataclasses.replace(fitted, task=task), [TEXT])[0].info
+def test_a_task_without_names_for_its_labels_adds_none(fitted, monkeypatch):
+    monkeypatch.setattr(fitted.task, "labels", None)
+    assert "labels" not in diffmask.explain(fitted, [TEXT])[0].info
 
 
 def test_loading_needs_no_network(monkeypatch):
@@ -70,10 +68,9 @@ def test_without_transformers_the_error_says_what_to_install(monkeypatch):
         load_embedded()
 
 
-def test_a_file_missing_from_the_package_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(embedded, "PLACE", tmp_path)
+def test_a_file_missing_from_the_package_is_named(tmp_path):
     with pytest.raises(StorageError, match=r"config\.json is missing.*install it again"):
-        load_embedded()
+        embedded_model(tmp_path)
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are(outside):

@@ -114,4 +114,4 @@ def test_a_text_that_is_too_long_is_refused_when_strict_and_cut_otherwise(caplog
     task.collate(texts)
     task.units(texts * 3)
     assert caplog.text.count("has 10 tokens and the model takes 6") == 1
-    assert "its last 4 tokens are not explained" in caplog.text
+    assert "4 of them are cut off and not explained" in caplog.text

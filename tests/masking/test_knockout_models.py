@@ -45,22 +45,47 @@ WINDOWED = {
     "ModernBertForSequenceClassification": {"local_attention": 4, "cls_token_id": 1, "sep_token_id": 2},
     "MistralForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2},
     "Gemma3ForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2, "head_dim": 8},
+    "Qwen2ForCausalLM": {
+        **{"sliding_window": 3, "use_sliding_window": True},
+        **{"max_window_layers": 0, "num_key_value_heads": 2},
+    },
 }
 
 
-@pytest.mark.parametrize("name", WINDOWED)
-@pytest.mark.xfail(strict=True, reason="the mask of all layers takes the place of the windows of some")
-def test_a_model_whose_layers_see_only_their_neighbourhood_keeps_doing_so(name):
+def windowed(name, count, **changes):
     torch.manual_seed(0)
     model_class = getattr(transformers, name)
-    model = adapt(model_class(model_class.config_class(**{**SIZES, **WINDOWED[name]})).eval())
-    ids = torch.randint(4, 14, (1, 20))
-    batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones(1, 20, dtype=torch.bool))
+    model = adapt(model_class(model_class.config_class(**{**SIZES, **WINDOWED[name], **changes})).eval())
+    ids = torch.randint(4, 14, (1, count))
+    return model, Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_text_longer_than_the_window_of_some_layers_is_refused(name):
+    model, batch = windowed(name, 20)
+    wanted = rf"{name} has layers that see [23] positions at a time, fewer than the 20 of this text.*use removal = base"
+    with pytest.raises(ModelError, match=wanted):
+        run_knocked_out(model, batch, batch.valid)
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_text_as_long_as_the_window_is_run_as_ever(name):
+    model, batch = windowed(name, model_window(name))
     with torch.no_grad():
         torch.testing.assert_close(run_knocked_out(model, batch, batch.valid).logits, model(batch).logits)
 
 
-@pytest.mark.xfail(strict=True, reason="a decoder's attention makes the whole model causal, also its encoder")
+def model_window(name):
+    """Return how far a layer sees: ModernBERT's counts both sides, the others' only what stands before."""
+    return WINDOWED[name].get("sliding_window") or WINDOWED[name]["local_attention"] // 2
+
+
+def test_a_window_that_is_switched_off_refuses_nothing():
+    model, batch = windowed("Qwen2ForCausalLM", 20, use_sliding_window=False)
+    with torch.no_grad():
+        torch.testing.assert_close(run_knocked_out(model, batch, batch.valid).logits, model(batch).logits)
+
+
 def test_an_encoder_that_has_a_decoder_is_not_made_causal():
     torch.manual_seed(0)
     sizes = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
@@ -68,6 +93,7 @@ def test_an_encoder_that_has_a_decoder_is_not_made_causal():
     ids = torch.randint(4, 14, (1, 6))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
     batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
+    assert not model.causal
     with torch.no_grad():
         found, original = run_knocked_out(model, batch, batch.valid), model(batch)
     torch.testing.assert_close(found.encoder_last_hidden_state, original.encoder_last_hidden_state)

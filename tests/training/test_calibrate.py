@@ -92,7 +92,6 @@ def test_a_calibrated_fit_holds_the_margin_at_every_depth_and_is_shifted_nowhere
     assert fitted.feasible and (fitted.probe.shift > 0).any()
 
 
-@pytest.mark.xfail(strict=True, reason="calibrate measures what holds without setting the shift back to 0 first")
 def test_calibrating_twice_is_calibrating_once():
     probe = small_probe()
     scores = scores_when(probe, [0.0, 3.3, 12.0])
@@ -102,7 +101,6 @@ def test_calibrating_twice_is_calibrating_once():
     assert torch.equal(probe.shift, once)
 
 
-@pytest.mark.xfail(strict=True, reason="the same: a fit that is asked for again goes on from its shifted probe")
 def test_asking_again_for_a_calibrated_fit_gives_the_same_probe(tmp_path):
     config = small_recipe(steps=4, guard=False, start_open=0.3, calibrate=True)
     config = replace(config, objective=replace(config.objective, margin=0.02))

@@ -14,21 +14,33 @@ from diffmask.training.random import batch_indices
 from diffmask.training.saved import load_fit, save_fit
 from diffmask.training.start import RARE, place_baselines, survey
 from diffmask.training.step import look
+from diffmask.types import Batch
 from tiny_text import make_model, make_tokenizer
 from toys import evidence_model, evidence_task, small_recipe
 
 
+def batch_of(count, **inputs):
+    return Batch(inputs, torch.ones(2, count, dtype=torch.bool))
+
+
 def test_beyond_its_last_row_a_baseline_repeats_it():
     rows = torch.arange(6.0).view(3, 2)
-    assert at_positions(rows, 5).tolist() == [[0, 1], [2, 3], [4, 5], [4, 5], [4, 5]]
-    assert torch.equal(at_positions(rows, 2), rows[:2])
-    assert at_positions(rows[0], 5) is rows[0] or torch.equal(at_positions(rows[0], 5), rows[0])
+    assert at_positions(rows, batch_of(5)).tolist() == [[[0, 1], [2, 3], [4, 5], [4, 5], [4, 5]]] * 2
+    assert torch.equal(at_positions(rows, batch_of(2)), rows[:2].expand(2, 2, 2))
+    assert torch.equal(at_positions(rows[0], batch_of(5)), rows[0])
+
+
+def test_rows_are_counted_from_the_first_real_token():
+    mask, rows = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]]), torch.arange(3.0).view(3, 1)
+    batch = batch_of(4, attention_mask=mask)
+    assert batch.order.tolist() == [[0, 0, 0, 1], [0, 1, 2, 2]]
+    assert at_positions(rows, batch).squeeze(-1)[mask.bool()].tolist() == [0, 1, 0, 1, 2]
 
 
 def test_a_dropped_unit_gets_the_baseline_of_its_position():
     state, rows = torch.randn(2, 4, 3), torch.randn(3, 3)
     keep = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 1.0]])
-    masked = mask_state(state, keep, rows)
+    masked = mask_state(state, keep, at_positions(rows, batch_of(4)))
     for i in range(2):
         for j in range(4):
             expected = keep[i, j] * state[i, j] + (1 - keep[i, j]) * rows[min(j, 2)]
@@ -87,7 +99,6 @@ def test_a_baseline_by_position_is_saved_and_loaded(tmp_path):
     assert bool((fitted.probe.baselines.offsets[1] != 0).any())
 
 
-@pytest.mark.xfail(strict=True, reason="positions are columns of the batch, which padding on the left moves")
 def test_what_stands_in_for_a_unit_does_not_depend_on_padding_on_the_left():
     task = NextToken(make_tokenizer("left", causal=True), [], [])
     model, baseline = adapt(make_model("llama")), torch.randn(4, 16)

@@ -47,9 +47,6 @@ def test_a_step_reaches_every_voter_that_decides_and_no_other(votes, expected):
     assert [gradient is not None and bool((gradient != 0).any()) for gradient in gradients] == expected
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a lower voter gets a gradient of 0, not none, and Adam moves it by its momentum"
-)
 def test_a_step_at_a_deeper_depth_leaves_the_voters_below_where_they_are():
     _, probe, loss = take_step("input", depth=0)
     optimizer = torch.optim.AdamW(probe.voters.parameters(), lr=0.1, weight_decay=0.0)

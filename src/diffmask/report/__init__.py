@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from ..registry import Registry
 
-TABLES = Registry("table", {"digits": "diffmask.report.digits:table"})
+TABLES = Registry(
+    "table",
+    {
+        "digits": "diffmask.report.digits:table",
+        "embedded-model": "diffmask.report.plain_results:embedded",
+        "needles": "diffmask.report.plain_results:needles",
+        "question-answering": "diffmask.report.question_answering:table",
+        "sentiment": "diffmask.report.sentiment:table",
+    },
+)
 PICTURES = Registry(
     "picture",
     {
         "digits": "diffmask.report.digits:pictures",
         "demo": "diffmask.report.explanations:pictures",
+        "embedded-model": "diffmask.report.plain_results:none",
+        "needles": "diffmask.report.plain_results:none",
+        "question-answering": "diffmask.report.question_answering:pictures",
+        "sentiment": "diffmask.report.sentiment:pictures",
     },
 )

@@ -23,6 +23,8 @@ from .units import Text, Unit, always_kept, group, parts_of
 
 log = logging.getLogger(__name__)
 
+LONGEST = 1 << 30
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -59,7 +61,8 @@ class TextTask(Task):
     ) -> None:
         _check_tokenizer(tokenizer, unit)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
-        self.max_length = min(max_length or tokenizer.model_max_length, tokenizer.model_max_length)
+        # A tokenizer that knows no limit says 10^30, which is no number of tokens.
+        self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask = strict, gate_special, ask
         self._seen: dict[Any, Encoded] = {}

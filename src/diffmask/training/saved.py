@@ -26,6 +26,7 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
         "read_widths": fitted.probe.read_widths,
+        "ask": getattr(fitted.task, "ask", None),
         "settings": to_dict(fitted.config),
         "scores": [asdict(score) for score in fitted.scores],
         "restarts": fitted.restarts,
@@ -45,6 +46,11 @@ def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
         )
     if tuple(info["sites"]) != model.sites.names:
         raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
+    if info["ask"] != (asks := getattr(task, "ask", None)):
+        raise StorageError(
+            f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
+            f"ask={asks!r}: make the task with the same"
+        )
     config = from_dict(FitConfig, info["settings"], str(path))
     probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
     probe.load_state_dict(tensors)

@@ -86,10 +86,10 @@ class Moments:
 
 
 class PositionSums:
-    """Adds up states position by position."""
+    """Adds up states position by position; the last column counts them."""
 
     def __init__(self) -> None:
-        self.total, self.count = torch.zeros(0, 0), torch.zeros(0)
+        self.sums: Tensor | None = None
 
     def add(
         self,
@@ -98,22 +98,17 @@ class PositionSums:
         order: Int[Tensor, "batch position"],
     ) -> None:
         """Add the gated states, each to the sum of its position."""
-        count = max(len(self.count), state.shape[1])
-        total, times = (self._longer(sums, count, state) for sums in (self.total, self.count.unsqueeze(1)))
-        total.index_add_(0, order[gated], state[gated].double())
-        times.index_add_(0, order[gated], torch.ones_like(state[gated][:, :1]).double())
-        self.total, self.count = total, times.squeeze(1)
-
-    def _longer(self, sums: Tensor, count: int, like: Tensor) -> Tensor:
-        width = sums.shape[1] or like.shape[-1]
-        longer = torch.zeros(count, width, dtype=torch.float64, device=like.device)
-        longer[: len(sums)] = sums
-        return longer
+        rows = torch.cat([state[gated], torch.ones_like(state[gated][:, :1])], dim=1).double()
+        before = rows[:0] if self.sums is None else self.sums
+        longer = rows.new_zeros(max(len(before), state.shape[1]), rows.shape[1])
+        longer[: len(before)] = before
+        self.sums = longer.index_add(0, order[gated], rows)
 
     def offsets(self, mean: Float[Tensor, " hidden"]) -> Float[Tensor, "position hidden"]:
         """Return how far each position's mean is from `mean`; what was seen rarely stays near it."""
-        count = self.count.unsqueeze(1)
-        return ((self.total - count * mean) / (count + RARE)).float()
+        assert self.sums is not None  # a survey has at least one batch
+        total, count = self.sums[:, :-1], self.sums[:, -1:]
+        return ((total - count * mean) / (count + RARE)).float()
 
 
 def _check_order(model: Adapter, seen: Look) -> None:

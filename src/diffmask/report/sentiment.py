@@ -1,0 +1,88 @@
+"""The sentiment study's table and pictures (De Cao et al. 2020, Figures 4, 5, 6 and 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from .curves import depth_curves, heat_maps
+from .style import COLOURS, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KINDS = {"input": "inputs", "hidden": "hidden states"}
+ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Return the study as Markdown: one line per kind of probe and margin, and one of the paper's figures."""
+    lines = [
+        "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for kind, name in KINDS.items():
+        for margin in result["margins"]:
+            lines.append(_line(result, kind, name, margin))
+    lines.append("| *published (BERT-base)*, inputs | 5 | 46.3 % | | | | 37.9 → 38.3 | 0.05 |")
+    lines.append("| *published (BERT-base)*, hidden states | 5 | 67.6 % | | | | 37.9 → 38.9 | 0.03 |")
+    return "\n".join(lines)
+
+
+def _line(result: Mapping[str, Any], kind: str, name: str, margin: float) -> str:
+    rows = [row for row in result["rows"] if row["kind"] == kind and row["margin"] == margin]
+    last = max(row["depth"] for row in rows)
+    ends = [mean(row["masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
+    spread = f"{result['stability'][kind]['mean']:.3f}" if margin == min(result["margins"]) else "–"
+    cells = [
+        f"{name}, {margin}",
+        str(len({row["seed"] for row in rows})),
+        f"{mean(row['masked'] for row in rows):.1%}",
+        f"{ends[0]:.1%} … {ends[1]:.1%}",
+        f"{max(row['divergence'] for row in rows):.3f}",
+        f"{mean(row['agreement'] for row in rows):.3f}",
+        f"{100 * rows[0]['f1_original']:.1f} → {100 * mean(row['f1'] for row in rows):.1f}",
+        spread,
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
+    """Draw the share masked by depth, kept layers by sentiment and part of speech, and one sentence by every method."""
+    shown, margin = result["figures"], min(result["margins"])
+    curves = {name: _by_seed(result["rows"], kind, margin) for kind, name in KINDS.items()}
+    return {
+        "depths": depth_curves(curves, "share masked", _names(result)),
+        "kept-layers": _bars(shown["kept_layers"]),
+        **{f"example-{kind}": heat_maps(shown["example"][kind]) for kind in KINDS},
+    }
+
+
+def _names(result: Mapping[str, Any]) -> list[str]:
+    sites = {row["depth"]: row["site"] for row in result["rows"]}
+    return [sites[depth] for depth in sorted(sites)]
+
+
+def _by_seed(rows: Sequence[Mapping[str, Any]], kind: str, margin: float) -> list[list[float]]:
+    """Return one curve over depths for each seed."""
+    some = [row for row in rows if row["kind"] == kind and row["margin"] == margin]
+    seeds = sorted({row["seed"] for row in some})
+    return [[row["masked"] for row in some if row["seed"] == seed] for seed in seeds]
+
+
+def _bars(layers: Mapping[str, Any]) -> Figure:
+    """Draw at how many depths units are kept, by sentiment and by part of speech, for both probes."""
+    figure, axes = new_figure(2, width=5.2, height=3.4)
+    parts = sorted(layers["hidden"]["by_part_of_speech"].items(), key=lambda pair: -pair[1]["mean"])
+    groups = {"by_sentiment": list(ORDER), "by_part_of_speech": [name for name, _ in parts]}
+    for axis, (key, names) in zip(axes, groups.items(), strict=True):
+        for number, (kind, label) in enumerate(KINDS.items()):
+            means = [layers[kind][key].get(name, {"mean": 0})["mean"] for name in names]
+            places = [place + 0.4 * number for place in range(len(names))]
+            axis.barh(places, means, 0.38, color=COLOURS[number], hatch=("", "//")[number], label=label)
+        axis.set_yticks([place + 0.2 for place in range(len(names))], names, fontsize=7)
+        axis.invert_yaxis()
+        axis.set_xlabel("depths at which a unit is kept")
+    axes[0].legend(fontsize=7)
+    return figure
