@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test check format bench study tables all clean
+.PHONY: help install demo test check format bench study embedded tables all clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -37,6 +37,11 @@ bench: $(STAMP)  ## Measure what a training step costs, as a ratio to a plain fo
 
 study: $(STAMP)  ## Run the digit study in full: 20 seeds, each with its own model
 	$(BIN)/diffmask study digits --seeds 20 --jobs 2
+
+embedded: $(STAMP)  ## Make the embedded model and its probes again (needs DIFFMASK_DATA and ENCODER=a MiniLM directory)
+	$(BIN)/diffmask study embedded-model --seeds 1 --jobs 2 --encoder $(ENCODER)
+	cp runs/embedded-model/*.safetensors runs/embedded-model/*.json runs/embedded-model/README.md src/diffmask/embedded/sentiment/
+	rm -f src/diffmask/embedded/sentiment/seed-*.json src/diffmask/embedded/sentiment/trained.json
 
 tables: $(STAMP)  ## Fill the tables in README from results/
 	$(BIN)/diffmask tables README.md

@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .models.sites import capture as capture
     from .models.sites import replace as replace
     from .models.sites import resume as resume
+    from .tasks.continuation import Continuation as Continuation
+    from .tasks.continuation import in_chat as in_chat
+    from .tasks.continuation import own_continuations as own_continuations
     from .tasks.task import Task as Task
     from .tasks.tensors import TensorTask as TensorTask
     from .tasks.text import MultiLabelClassification as MultiLabelClassification
@@ -29,6 +32,7 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .tasks.text import TextClassification as TextClassification
     from .tasks.text import TextRegression as TextRegression
     from .tasks.text import TokenClassification as TokenClassification
+    from .tasks.units import Kept as Kept
     from .training.config import FitConfig as FitConfig
     from .training.config import recipe as recipe
     from .training.fit import Fit as Fit
@@ -40,9 +44,11 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
 _PUBLIC = {
     "Adapter": "models.adapter",
     "Batch": "types",
+    "Continuation": "tasks.continuation",
     "Explanation": "explanation",
     "Fit": "training.fit",
     "FitConfig": "training.config",
+    "Kept": "tasks.units",
     "MultiLabelClassification": "tasks.text",
     "NextToken": "tasks.text",
     "Site": "models.sites",
@@ -58,7 +64,9 @@ _PUBLIC = {
     "explain": "explaining.explain",
     "fit": "training.fit",
     "load_embedded": "explaining.embedded",
+    "in_chat": "tasks.continuation",
     "load_fit": "training.saved",
+    "own_continuations": "tasks.continuation",
     "recipe": "training.config",
     "replace": "models.sites",
     "resume": "models.sites",

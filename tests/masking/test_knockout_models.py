@@ -45,6 +45,10 @@ WINDOWED = {
     "ModernBertForSequenceClassification": {"local_attention": 4, "cls_token_id": 1, "sep_token_id": 2},
     "MistralForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2},
     "Gemma3ForCausalLM": {"sliding_window": 3, "num_key_value_heads": 2, "head_dim": 8},
+    "Llama4ForCausalLM": {
+        **{"attention_chunk_size": 3, "num_key_value_heads": 2, "head_dim": 8},
+        **{"intermediate_size_mlp": 24, "num_local_experts": 2},
+    },
     "Qwen2ForCausalLM": {
         **{"sliding_window": 3, "use_sliding_window": True},
         **{"max_window_layers": 0, "num_key_value_heads": 2},
@@ -76,14 +80,30 @@ def test_a_text_as_long_as_the_window_is_run_as_ever(name):
 
 
 def model_window(name):
-    """Return how far a layer sees: ModernBERT's counts both sides, the others' only what stands before."""
-    return WINDOWED[name].get("sliding_window") or WINDOWED[name]["local_attention"] // 2
+    """Return how far a layer sees: ModernBERT's window counts both sides."""
+    settings = WINDOWED[name]
+    return settings["local_attention"] // 2 if "local_attention" in settings else 3
 
 
 def test_a_window_that_is_switched_off_refuses_nothing():
     model, batch = windowed("Qwen2ForCausalLM", 20, use_sliding_window=False)
     with torch.no_grad():
         torch.testing.assert_close(run_knocked_out(model, batch, batch.valid).logits, model(batch).logits)
+
+
+def test_the_window_of_the_text_part_of_a_larger_model_counts_too():
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings = transformers.Gemma3Config(
+        text_config=transformers.Gemma3TextConfig(**SIZES, **WINDOWED["Gemma3ForCausalLM"]),
+        vision_config=transformers.SiglipVisionConfig(**sizes, image_size=8, patch_size=4),
+        **{"image_token_index": 13, "mm_tokens_per_image": 4},
+    )
+    model, (_, batch) = (
+        adapt(transformers.Gemma3ForConditionalGeneration(settings).eval()),
+        windowed("MistralForCausalLM", 8),
+    )
+    with pytest.raises(ModelError, match="has layers that see 3 positions at a time, fewer than the 8 of this text"):
+        run_knocked_out(model, batch, batch.valid)
 
 
 def test_an_encoder_that_has_a_decoder_is_not_made_causal():

@@ -10,23 +10,39 @@ from diffmask.tasks.text import SpanAnswer, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from tiny_text import make_model, make_tokenizer
-from toys import evidence_model, evidence_task, small_recipe
+from toys import evidence_model, evidence_task
 
-TEXTS = ["a fast enjoyable movie . funny", "funny", "a movie", "enjoyable movie . a fast fast", "what ?", "a funny movie"]
+TEXTS = [
+    "a fast enjoyable movie . funny",
+    "funny",
+    "a movie",
+    "enjoyable movie . a fast fast",
+    "what ?",
+    "a funny movie",
+]
 QUICK = {"margin": 0.05, "steps": 6, "batch_size": 4, "ablation_steps": 2, "guard": False, "calibrate": False}
+
+
+def scattered(fitted):
+    """Let every voter of a probe say something else of every unit: six steps teach it little."""
+    torch.manual_seed(0)
+    for voter in fitted.probe.voters:
+        torch.nn.init.normal_(voter.last.weight, std=2.0)
+        torch.nn.init.zeros_(voter.last.bias)
+    return fitted
 
 
 def text_fit(kind="input", unit="token"):
     tokenizer = make_tokenizer()
     task = TextClassification(tokenizer, TEXTS, TEXTS, unit=unit, ask="first")
-    return fit(adapt(make_model("bert"), tokenizer), task, recipe("text", kind=kind, start_open=0.5, **QUICK))
+    return scattered(fit(adapt(make_model("bert"), tokenizer), task, recipe("text", kind=kind, **QUICK)))
 
 
 @pytest.fixture(scope="module", params=["input", "hidden", "words", "evidence"])
 def case(request):
     """Return a fitted probe and examples of many lengths, in no order."""
     if request.param == "evidence":
-        fitted = fit(evidence_model(), evidence_task(150), small_recipe(steps=5, guard=False, start_open=0.5))
+        fitted = scattered(fit(evidence_model(), evidence_task(150), recipe(kind="hidden", **QUICK)))
         return fitted, fitted.task.validation[:20]
     return text_fit("input", "word") if request.param == "words" else text_fit(request.param), TEXTS
 
@@ -36,6 +52,7 @@ def test_every_depth_says_what_explaining_there_says(case, batch_size):
     fitted, examples = case
     probed = probe_examples(fitted, examples, batch_size)
     assert len(probed.probability) == len(examples)
+    assert 0.1 < probed.share_masked.mean() < 0.9 and (probed.divergence > 1e-3).any()  # there is something to compare
     for depth in range(fitted.probe.depth_count):
         for row, one in enumerate(explain(fitted, examples, depth=depth)):
             torch.testing.assert_close(probed.probability[row], one.scores.exp(), rtol=1e-4, atol=1e-5)
@@ -60,7 +77,9 @@ def test_examples_come_back_in_their_order_though_batches_are_sorted_by_length(c
 def test_examples_of_like_length_share_a_batch(monkeypatch):
     fitted, widths = text_fit(), []
     collate = fitted.task.collate
-    monkeypatch.setattr(fitted.task, "collate", lambda some: widths.append([len(t.split()) for t in some]) or collate(some))
+    monkeypatch.setattr(
+        fitted.task, "collate", lambda some: widths.append([len(t.split()) for t in some]) or collate(some)
+    )
     probe_examples(fitted, TEXTS, 2)
     assert [max(width) for width in widths] == sorted(max(width) for width in widths)
 
@@ -76,7 +95,10 @@ def test_the_model_is_left_as_it_was(case):
 def test_a_span_of_which_one_end_moved_is_half_kept():
     right, wrong = torch.tensor([1, 1]), torch.tensor([[1, 0], [0, 0]])
     probed = Probed(
-        [torch.ones(2, 3)] * 2, torch.zeros(2, 2), {"start": right, "end": right}, {"start": wrong, "end": right.expand(2, 2)}
+        [torch.ones(2, 3)] * 2,
+        torch.zeros(2, 2),
+        {"start": right, "end": right},
+        {"start": wrong, "end": right.expand(2, 2)},
     )
     assert probed.agreement.tolist() == [[1.0, 0.5], [0.5, 0.5]]
 
@@ -87,7 +109,10 @@ def test_spans_are_decided_within_each_example():
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
     model = transformers.BertForQuestionAnswering(transformers.BertConfig(vocab_size=14, **sizes)).eval()
-    tokenizer, pairs = make_tokenizer(), [("what ?", "a funny movie ."), ("what", "enjoyable"), ("a ?", "fast fast movie")]
+    tokenizer, pairs = (
+        make_tokenizer(),
+        [("what ?", "a funny movie ."), ("what", "enjoyable"), ("a ?", "fast fast movie")],
+    )
     fitted = fit(adapt(model, tokenizer), SpanAnswer(tokenizer, pairs, pairs), recipe("text", **QUICK))
     probed = probe_examples(fitted, pairs)
     for row, pair in enumerate(pairs):

@@ -42,7 +42,9 @@ def test_data_that_is_not_given_is_asked_for():
 
 
 def test_a_directory_without_the_data_is_named(tmp_path):
-    with pytest.raises(DataError, match=rf"a directory 'squad' in the data directory, which is {tmp_path}: name it with"):
+    with pytest.raises(
+        DataError, match=rf"a directory 'squad' in the data directory, which is {tmp_path}: name it with"
+    ):
         setup(data=tmp_path).find_data("squad")
 
 
@@ -54,7 +56,9 @@ def test_an_encoder_is_a_directory_with_a_config(tmp_path):
 @pytest.mark.parametrize("given", [False, True])
 def test_an_encoder_that_is_missing_is_asked_for(tmp_path, given):
     which = tmp_path if given else "not given"
-    wanted = rf"fine-tunes a pretrained encoder, which is {which}: name a directory .*from_pretrained reads with --encod"
+    wanted = (
+        rf"fine-tunes a pretrained encoder, which is {which}: name a directory .*from_pretrained reads with --encod"
+    )
     with pytest.raises(DataError, match=wanted):
         setup(encoder=tmp_path if given else None).find_encoder()
 

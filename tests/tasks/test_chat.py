@@ -66,5 +66,7 @@ def test_settings_reach_the_template():
 
 @pytest.mark.parametrize(("template", "count"), [(TURN + TURN, 2), ("nothing of it", 0)])
 def test_a_template_that_does_not_show_the_content_once_is_refused(template, count):
-    with pytest.raises(DataError, match=rf"shows what the user says {count} times, .*build the prompt yourself, with Kep"):
+    with pytest.raises(
+        DataError, match=rf"shows what the user says {count} times, .*build the prompt yourself, with Kep"
+    ):
         in_chat(chat_tokenizer(template), ["a fast movie"])

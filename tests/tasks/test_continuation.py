@@ -119,7 +119,6 @@ def test_own_continuations_are_what_the_model_says_greedily():
         assert same == prompt and text == tokenizer.decode(written, skip_special_tokens=True)
 
 
-@pytest.mark.xfail(strict=True, reason="TextTask.collate is annotated to take no (segments, what follows)")
 def test_continuations_of_segments_are_explained_by_them():
     llama, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
     prompts = [["a funny movie .", "fast .", Kept("what movie ?")], ["enjoyable .", Kept("what ?")]] * 4

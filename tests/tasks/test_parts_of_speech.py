@@ -12,7 +12,6 @@ from diffmask.tasks.parts_of_speech import at_each, tag
 TAGGED = {"a gem": [(0, 1, "DET"), (2, 5, "NOUN")], "run": [(0, 3, "VERB")]}
 
 
-
 @pytest.fixture
 def tagged(monkeypatch):
     """Replace the tagger by one that knows two texts, and return what it was asked."""

@@ -166,3 +166,17 @@ def test_texts_and_pairs_mix_in_one_batch():
 def test_a_tokenizer_without_padding_says_how_to_get_it():
     with pytest.raises(DataError, match=r"has no padding token.*tokenizer\.pad_token = tokenizer\.eos_token"):
         TextClassification(make_tokenizer(pad_token=None), TEXTS, TEXTS)
+
+
+def test_labels_that_are_not_the_models_are_refused():
+    model = adapt(BertForSequenceClassification(BertConfig(**SIZES, num_labels=2)).eval())
+    task = make_task(labels=["bad", "middling", "good"])
+    batch = task.collate(TEXTS)
+    with pytest.raises(DataError, match=r"3 labels are named \(bad, middling, good\) and the model knows 2"):
+        task.read(model(batch), batch)
+
+
+@pytest.mark.parametrize(("setting", "what"), [("gate", "part to gate"), ("ask", "place to ask")])
+def test_a_choice_that_does_not_exist_is_refused(setting, what):
+    with pytest.raises(DataError, match=f"no {what} named 'third'"):
+        make_task(**{setting: "third"})

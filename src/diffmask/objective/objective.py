@@ -23,7 +23,7 @@ from ..settings import check_choices
 from ..types import Prediction
 from .divergence import DIVERGENCES, divergence
 from .lagrangian import Controller, ControllerConfig, Dual, Index, PublishedDual
-from .sparsity import SPARSITIES, expected_l0
+from .sparsity import SPARSITIES, expected_l0, mean_over_units
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class ObjectiveConfig:
     rate: Annotated[float, "with form = rate: largest share of units kept"] = 0.5
     divergence: Annotated[str, "kl, js, tv or squared-error"] = "kl"
     sparsity: Annotated[str, "expected-l0 (the papers) or log-open (their codes)"] = "expected-l0"
+    smooth: Annotated[float, "price of a squared logit: keeps units undecided that hardly matter either way"] = 0.0
     dual: Annotated[Literal["controller", "published"], "what moves λ"] = "controller"
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     tighten: Annotated[float, "share of the training over which the constraint is tightened"] = 0.5
@@ -46,6 +47,8 @@ class ObjectiveConfig:
                 f"margin must be positive, got {self.margin}: at 0 only the full input satisfies "
                 "the constraint, so no unit could ever be masked"
             )
+        if self.smooth < 0:
+            raise SettingError(f"smooth must be 0 or more, got {self.smooth}: it is the price of a squared logit")
         if not 0 < self.rate <= 1:
             raise SettingError(f"rate must lie in (0, 1], got {self.rate}: it is the largest share of units kept")
         if not 0 <= self.tighten < 1:
@@ -96,6 +99,8 @@ class Objective(nn.Module):
     ) -> Loss:
         """Weigh what the mask changed against what it keeps: on average at a depth, or for each example."""
         kept, sparse = expected_l0(votes, valid), self.sparsity(votes, valid)
+        if self.config.smooth:
+            sparse = sparse + self.config.smooth * mean_over_units(votes.logits.square().sum(0), valid)
         cost, level = (sparse, divergence) if self.config.form == "margin" else (divergence, kept)
         if isinstance(index, int):
             cost, level = cost.mean(), level.mean()

@@ -10,12 +10,13 @@ import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ..errors import DataError
+from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
 from .task import Task
 from .units import Kept as Kept
@@ -59,6 +60,9 @@ class TextTask(Task):
         max_length: int | None = None,
         strict: bool = False,
     ) -> None:
+        _check_choice("unit", unit, get_args(Unit))
+        _check_choice("part to gate", gate, ("all", "first", "second"))
+        _check_choice("place to ask", ask, ("nowhere", "first", "last"))
         _check_tokenizer(tokenizer, unit)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
@@ -154,6 +158,11 @@ class TextClassification(TextTask):
         self.labels = labels
 
     def read(self, output: Any, batch: Batch) -> Prediction:
+        if self.labels is not None and len(self.labels) != output.logits.shape[-1]:
+            raise DataError(
+                f"{len(self.labels)} labels are named ({', '.join(self.labels)}) and the model knows "
+                f"{output.logits.shape[-1]}: name each of the model's labels, in its order"
+            )
         return {"label": Categorical(output.logits)}
 
 
@@ -208,6 +217,11 @@ def at_last_real(values: Tensor, mask: Tensor) -> Tensor:
     return values[torch.arange(len(values), device=values.device), last]
 
 
+def _check_choice(what: str, got: str, known: Sequence[str]) -> None:
+    if got not in known:
+        raise DataError(unknown(what, got, known))
+
+
 def _check_tokenizer(tokenizer: Any, unit: str) -> None:
     name = type(tokenizer).__name__
     if getattr(tokenizer, "pad_token", None) is None:
@@ -215,8 +229,6 @@ def _check_tokenizer(tokenizer: Any, unit: str) -> None:
             f"{name} has no padding token, so texts of different lengths make no batch: "
             "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
         )
-    if unit not in ("token", "word", "sentence", "segment"):
-        raise DataError(f"no unit '{unit}'. Known: token, word, sentence, segment")
     if unit != "token" and not tokenizer.is_fast:
         raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
 

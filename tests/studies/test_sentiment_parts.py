@@ -1,0 +1,100 @@
+"""The sentiment study's plan, its figures from rows, and its groups of words, all counted by hand."""
+
+import pytest
+import torch
+
+from diffmask.studies.sentiment import SMALL, Job, Size, config, is_main, plan
+from diffmask.studies.sentiment_figures import kept_layers, word_at
+from diffmask.studies.sentiment_summary import summarise
+from diffmask.tasks.sst import parse_tree
+
+STABILITY = {"input": {"mean": 0.03}, "hidden": {"mean": 0.05}}
+
+
+def row(kind, seed, depth, masked, divergence=0.1, f1=0.5, margin=0.1):
+    found = {"kind": kind, "seed": seed, "depth": depth, "margin": margin, "masked": masked, "divergence": divergence}
+    return {**found, "f1": f1, "f1_original": 0.52}
+
+
+ROWS = [
+    *(row("input", 0, 0, 0.2, f1=0.52), row("input", 0, 1, 0.4, f1=0.50)),
+    *(row("input", 1, 0, 0.4, f1=0.49), row("input", 1, 1, 0.6, f1=0.47, divergence=0.12)),
+    *(row("hidden", 0, 0, 0.1, f1=0.52), row("hidden", 0, 1, 0.9, f1=0.52, divergence=0.08)),
+    *(row("hidden", 1, 0, 0.3, f1=0.52, divergence=0.31), row("hidden", 1, 1, 0.7, f1=0.52, divergence=0.5)),
+    row("input", 0, 0, 0.99, divergence=0.49, f1=0.1, margin=0.5),
+]
+
+
+def test_the_summary_has_means_over_seeds_and_depths_and_the_worst_seed():
+    found = summarise(ROWS, STABILITY)
+    assert (found["seeds"], found["base_f1"]) == (2, pytest.approx(52))
+    assert (found["input_masked"], found["hidden_masked"]) == (pytest.approx(0.4), pytest.approx(0.5))
+    assert found["input_masked_by_depth"] == pytest.approx([0.3, 0.5])
+    assert found["hidden_masked_by_depth"] == pytest.approx([0.2, 0.8])
+    assert found["input_kl_by_depth"] == pytest.approx([0.1, 0.11])
+    assert found["hidden_kl_by_depth"] == pytest.approx([0.205, 0.29])
+    assert found["kl_max"] == 0.5
+    assert found["f1_drop_max"] == pytest.approx(4)  # input, seed 1: three points at one depth and five at the other
+    assert (found["input_std"], found["hidden_std"]) == (0.03, 0.05)
+
+
+def test_a_probe_beyond_three_margins_has_diverged_and_counts_once():
+    assert summarise(ROWS, STABILITY)["diverged"] == 1
+    assert summarise([row for row in ROWS if row["divergence"] <= 0.3], STABILITY)["diverged"] == 0
+
+
+def test_rows_of_a_larger_margin_do_not_count():
+    assert summarise(ROWS, STABILITY) == summarise(ROWS[:-1], STABILITY)
+
+
+def test_every_seed_gets_both_kinds_and_the_larger_margin_one_of_each():
+    jobs = plan(2)
+    assert [job.name for job in jobs if is_main(job)] == ["input-0.1-0", "hidden-0.1-0", "input-0.1-1", "hidden-0.1-1"]
+    assert [job.name for job in jobs if not is_main(job)] == ["input-0.5-0", "hidden-0.5-0"]
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("input", 7), ("hidden", 5)])
+def test_a_job_is_fitted_with_its_kind_margin_seed_and_steps(kind, steps):
+    found = config(Job(3, kind, 0.5), Size(input_steps=7, hidden_steps=5, ablation_steps=2))
+    assert (found.probe.kind, found.objective.margin, found.seed, found.steps) == (kind, 0.5, 3, steps)
+    assert found.probe.baseline.ablation_steps == 2 and found.calibrate
+
+
+def test_a_small_study_is_small():
+    assert SMALL.input_steps < 100 and SMALL.sentences == 100
+
+
+def test_every_character_belongs_to_the_word_it_is_in_or_after():
+    sentence = parse_tree("(3 (2 A) (4 (3 gem) (2 .)))")
+    assert sentence.text == "A gem ."
+    assert [word_at(sentence, place) for place in range(len(sentence.text))] == [0, 0, 1, 1, 1, 1, 2]
+
+
+def test_words_are_found_by_the_offsets_a_tokenizer_gives():
+    sentence = parse_tree("(3 (2 -LRB-) (4 (3 writer\\/director) (2 -RRB-)))")
+    words = ["(", "writer/director", ")"]
+    assert [words[word_at(sentence, sentence.text.index(piece))] for piece in ("(", "/", "director", ")")] == [
+        *("(", "writer/director", "writer/director", ")")
+    ]
+
+
+def test_kept_layers_are_counted_by_sentiment_and_by_part_of_speech():
+    probability = torch.tensor([[1.0, 0.5, 0.0, 1.0, 1.0], [1.0, 0.0, 0.5, 0.0, 1.0]])  # 2, 0.5, 0.5, 1 and 2 layers
+    roles = [(None, "[CLS]"), ("neutral", "DET"), ("positive", "NOUN"), ("neutral", "NOUN"), (None, "[CLS]")]
+    found = kept_layers(probability, roles)
+    assert found["by_sentiment"] == {"neutral": {"mean": 0.75, "std": pytest.approx(0.125**0.5), "count": 2}}
+    assert found["by_part_of_speech"] == {
+        "[CLS]": {"mean": 2.0, "std": 0.0, "count": 2},
+        "NOUN": {"mean": 0.75, "std": pytest.approx(0.125**0.5), "count": 2},
+    }
+
+
+def test_a_word_without_a_part_of_speech_counts_for_its_sentiment_alone():
+    found = kept_layers(torch.ones(3, 2), [("positive", None), ("positive", "ADJ")])
+    assert found["by_sentiment"]["positive"]["count"] == 2 and found["by_part_of_speech"] == {}
+
+
+def test_every_unit_needs_a_role():
+    with pytest.raises(ValueError, match="argument"):
+        kept_layers(torch.ones(2, 3), [("positive", "ADJ")])
