@@ -105,6 +105,17 @@ def test_the_sum_of_votes_stays_within_the_bound_and_still_learns(states):
     assert torch.equal(logits, torch.full_like(logits, 5.0)) and float(probe.voter(3).last.bias.grad) == 10
 
 
+@pytest.mark.parametrize("bias", [20.0, -20.0])
+def test_published_votes_know_no_bound_but_their_own(states, bias):
+    probe = make(trained=[], voter="published", votes="coupled", bound=5.0)
+    with torch.no_grad():
+        for voter in probe.voters:
+            voter.bias.fill_(bias)
+    logits = probe(states, 3).logits
+    assert bool((logits.abs() >= 10).all())
+    torch.testing.assert_close(logits, torch.stack([said(probe, states, depth) for depth in range(4)]))
+
+
 @pytest.mark.parametrize("votes", ["corrected", "separate", "coupled"])
 def test_a_shift_moves_the_votes_of_its_depth_alone(states, votes):
     probe = make(votes=votes)

@@ -9,6 +9,7 @@ from diffmask.explaining.explain import explain
 from diffmask.gates.probe import ProbeConfig
 from diffmask.masking.knockout import run_knocked_out
 from diffmask.models.adapter import adapt
+from diffmask.models.structure import input_part
 from diffmask.tasks.text import NextToken
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
@@ -98,10 +99,8 @@ def test_the_window_of_the_text_part_of_a_larger_model_counts_too():
         vision_config=transformers.SiglipVisionConfig(**sizes, image_size=8, patch_size=4),
         **{"image_token_index": 13, "mm_tokens_per_image": 4},
     )
-    model, (_, batch) = (
-        adapt(transformers.Gemma3ForConditionalGeneration(settings).eval()),
-        windowed("MistralForCausalLM", 8),
-    )
+    model = adapt(transformers.Gemma3ForConditionalGeneration(settings).eval())
+    _, batch = windowed("MistralForCausalLM", 8)
     with pytest.raises(ModelError, match="has layers that see 3 positions at a time, fewer than the 8 of this text"):
         run_knocked_out(model, batch, batch.valid)
 
@@ -113,7 +112,7 @@ def test_an_encoder_that_has_a_decoder_is_not_made_causal():
     ids = torch.randint(4, 14, (1, 6))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
     batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
-    assert not model.causal
+    assert input_part(model.model)[1] is model.model.encoder and not model.causal
     with torch.no_grad():
         found, original = run_knocked_out(model, batch, batch.valid), model(batch)
     torch.testing.assert_close(found.encoder_last_hidden_state, original.encoder_last_hidden_state)

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from diffmask.errors import DataError
-from diffmask.tasks.text import Kept, NextToken, TextClassification, _check_tokenizer
+from diffmask.tasks.text import Kept, NextToken, TextClassification
 from diffmask.tasks.units import spans_of
 from tiny_text import TEXTS, make_tokenizer
 
@@ -142,11 +142,6 @@ def test_texts_and_pairs_and_segments_mix_in_one_batch():
     task = make_task(unit="word", gate_special=False)
     batch = task.collate(["funny", ("what", "movie ?"), ["a", "fast movie"]])
     assert batch.valid.sum(1).tolist() == [1, 3, 3] and batch.inputs["token_type_ids"][1].sum() == 3
-
-
-def test_a_unit_that_does_not_exist_is_refused():
-    with pytest.raises(DataError, match=r"no unit named 'phrase'.*Known: "):
-        _check_tokenizer(make_tokenizer(), "phrase")  # the type checker, which users do not run, complains earlier
 
 
 def test_the_last_token_of_a_causal_text_is_asked_and_never_gated():
