@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "A fast , funny , highly enjoyable movie ."
 SENTIMENTS = ("very negative", "negative", "neutral", "positive", "very positive")
-ALONE = 32  # sentences whose gates are searched one by one
+ALONE = 8  # sentences whose gates are searched one by one
 
 
 def prepare_tags(sentences: Sequence[Sentence], work: Path) -> list[Any]:
@@ -98,7 +98,7 @@ def cls_first(study: Sentiment, probability: Tensor) -> float:
 
 def methods() -> dict[str, Method]:
     """Name the rivals that are shown beside the probe."""
-    search = FreeConfig(steps=300)
+    search = FreeConfig(steps=200)
     return {
         "gradient × input": GradientInput(),
         "integrated gradients": IntegratedGradients(),

@@ -85,7 +85,7 @@ PUBLISHED = FitConfig(
 # their position; importance that is graded, so that the margin binds and thresholded masks are calibrated to it.
 TEXT = FitConfig(
     probe=ProbeConfig(hidden=256, spread=1.0, baseline=BaselineConfig(positions=512)),
-    objective=ObjectiveConfig(margin=0.1),
+    objective=ObjectiveConfig(margin=0.1, smooth=0.01),
     steps=2000,
     depths_per_step=0,
     learning_rate=2e-3,
