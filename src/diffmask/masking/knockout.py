@@ -44,8 +44,9 @@ def run_knocked_out(
 
 def _check_windows(model: Adapter, count: int) -> None:
     """Refuse a model some of whose layers see only a window: one mask for all layers would open it."""
-    config = getattr(model.model, "config", None)
-    sizes = [getattr(config, name, None) for name in ("sliding_window", "local_attention")]
+    whole = getattr(model.model, "config", None)
+    config = getattr(whole, "text_config", whole)  # of a model that also sees or hears
+    sizes = [getattr(config, name, None) for name in ("sliding_window", "local_attention", "attention_chunk_size")]
     window = min((size for size in sizes if isinstance(size, int) and size > 0), default=count)
     if window < count and getattr(config, "use_sliding_window", True):
         raise ModelError(

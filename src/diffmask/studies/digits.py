@@ -60,7 +60,8 @@ def run(setup: Setup) -> News:
     size, work = SMALL if setup.small else FULL, setup.work("digits")
     yield setup.seeds
     done = {}
-    for seed, found in run_seeds(partial(run_seed, size=size), range(setup.seeds), work, repr(size), setup.jobs):
+    run_one = partial(run_seed, size=size)
+    for seed, found in run_seeds(run_one, range(setup.seeds), work, repr(size), setup.jobs, setup.take_over):
         done[seed] = found
         yield f"seed {seed}: {_line(found['rows'])}"
     ordered = [done[seed] for seed in sorted(done)]

@@ -20,13 +20,13 @@ from ..types import decisions
 class Probed:
     """How likely each unit of each example is kept at each depth, and what masking changed there."""
 
-    probability: Sequence[Float[Tensor, "depth unit"]]
+    probability: Sequence[Float[Tensor, "depth _"]]  # (depth, unit); examples differ in length
     divergence: Float[Tensor, "depth example"]
     original: Mapping[str, Tensor]
     masked: Mapping[str, Tensor]
 
     @property
-    def kept(self) -> list[Bool[Tensor, "depth unit"]]:
+    def kept(self) -> list[Bool[Tensor, "depth _"]]:
         return [probability > 0.5 for probability in self.probability]
 
     @property

@@ -73,9 +73,8 @@ def run(setup: Setup) -> News:
     yield f"fine-tuned: dev accuracy {found['dev_accuracy']:.3f}"
     done: dict[int, dict[str, Any]] = {}
     settings = repr((size, [job.name for job in jobs]))
-    for number, row in run_seeds(
-        partial(run_job, jobs, size, data, work), range(len(jobs)), work, settings, setup.jobs
-    ):
+    run_one = partial(run_job, jobs, size, data, work)
+    for number, row in run_seeds(run_one, range(len(jobs)), work, settings, setup.jobs, setup.take_over):
         done[number] = row
         yield f"{jobs[number].name}: masked {row['masked']:.3f}, divergence {row['divergence_max']:.3f}"
     rows = [row for number in sorted(done) for row in done[number]["rows"]]

@@ -18,15 +18,15 @@ def tag(texts: Sequence[str], cache: Path) -> list[Tagged]:
     if any(text not in known for text in texts):
         known = dict(zip(texts, _tag(texts), strict=True))
         write_file(cache, json.dumps(known).encode())
-    return [[(start, end, name) for start, end, name in known[text]] for text in texts]
+    return [known[text] for text in texts]
 
 
 def _read(cache: Path) -> dict[str, Tagged]:
     try:
-        known: dict[str, Tagged] = json.loads(cache.read_text())
-        return known
+        known = json.loads(cache.read_text())
     except (OSError, ValueError):
         return {}
+    return {text: [(start, end, name) for start, end, name in tagged] for text, tagged in known.items()}
 
 
 def _tag(texts: Sequence[str]) -> list[Tagged]:

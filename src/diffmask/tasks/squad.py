@@ -34,11 +34,11 @@ def read_squad(path: Path) -> list[Answered]:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         articles = json.loads(content)["data"]
+        return [found for article in articles for found in _questions(article) if found.spans]
     except FileNotFoundError as error:
         raise DataError(f"no file {path}: give the directory of the data with --data or DIFFMASK_DATA") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is not SQuAD JSON ({error}): it holds 'data', a list of articles") from error
-    return [found for article in articles for found in _questions(article) if found.spans]
 
 
 def _questions(article: Mapping[str, Any]) -> Iterator[Answered]:

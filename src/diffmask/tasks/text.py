@@ -75,7 +75,7 @@ class TextTask(Task):
     def read(self, output: Any, batch: Batch) -> Prediction:
         """Read the prediction to preserve out of what the model returned for `batch`."""
 
-    def collate(self, examples: Sequence[Text]) -> Batch:
+    def collate(self, examples: Sequence[Any]) -> Batch:
         encoded = [self.encoded(text) for text in examples]
         padded = self.tokenizer.pad([e.inputs for e in encoded], padding=True, return_tensors="pt")
         left = self.tokenizer.padding_side == "left"
@@ -91,10 +91,10 @@ class TextTask(Task):
         counts = torch.tensor([len(e.names) for e in encoded]).unsqueeze(1)
         return Batch(dict(padded), torch.arange(int(counts.max())) < counts, place, ask)
 
-    def lengths(self, examples: Sequence[Text]) -> Sequence[int]:
+    def lengths(self, examples: Sequence[Any]) -> Sequence[int]:
         return [len(self.encoded(text).place) for text in examples]
 
-    def units(self, examples: Sequence[Text]) -> list[list[str]]:
+    def units(self, examples: Sequence[Any]) -> list[list[str]]:
         return [self.encoded(text).names for text in examples]
 
     def encoded(self, text: Text) -> Encoded:
