@@ -64,8 +64,8 @@ def _file(directory: Path, seed: int) -> Path:
 def _load(path: Path, made_with: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a saved result, unless it is missing, cut off, or made by other code or settings."""
     try:
-        saved = json.loads(path.read_text())
-    except (OSError, ValueError):
+        saved = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
         return None
     result = saved.pop("result", None)
     return result if made_with in (None, saved) else None

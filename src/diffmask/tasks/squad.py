@@ -52,9 +52,15 @@ def _spans(passage: str, asked: Mapping[str, Any]) -> list[tuple[int, int]]:
     certain = {
         (answer["answer_start"], answer["answer_start"] + len(answer["text"]))
         for answer in asked["answers"]
-        if answer.get("occurrences", 1) == 1
+        if answer.get("occurrences", 1) == 1 and passage[answer["answer_start"] :].startswith(answer["text"])
     }
-    return sorted((start, end) for start, end in certain if passage[start:end].strip())
+    return sorted(_trimmed(passage, start, end) for start, end in certain if passage[start:end].strip())
+
+
+def _trimmed(passage: str, start: int, end: int) -> tuple[int, int]:
+    """Leave out spaces at either end: no token stands there."""
+    piece = passage[start:end]
+    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
 
 
 def split_by_article(questions: list[Answered], held_out: int) -> tuple[list[Answered], list[Answered]]:
