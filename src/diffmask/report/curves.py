@@ -31,13 +31,12 @@ def depth_curves(curves: Mapping[str, Sequence[Sequence[float]]], label: str, si
 
 
 def heat_maps(example: Mapping[str, Any]) -> Figure:
-    """Draw one sentence by every method: tokens across, depths down, each method scaled to its own largest score."""
+    """Draw one sentence by every method: tokens across, depths down; each depth is scaled to its largest score."""
     methods = list(example["scores"])
     figure, axes = new_figure(len(methods), width=2.6, height=2.6)
     for axis, name in zip(axes, methods, strict=True):
-        scores = example["scores"][name]
-        top = max(max(row) for row in scores) or 1
-        axis.imshow([[value / top for value in row] for row in scores], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        scaled = [[value / (max(row) or 1) for value in row] for row in example["scores"][name]]
+        axis.imshow(scaled, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         axis.set_xticks(range(len(example["units"])), example["units"], rotation=60, ha="right", fontsize=7)
         axis.set_title(name, fontsize=8)
         axis.set_yticks([])
