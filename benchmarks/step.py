@@ -54,7 +54,7 @@ def step_runner(model: Adapter, task: TensorTask, kind: str, depth: int) -> Call
 
     def run() -> None:
         seen = look(model, task, batch)
-        (loss,) = step(seen, probe, objective, [depth], progress=0.5, generator=noise)
+        (loss,) = step(seen, probe, objective, [depth], progress=[0.5], generator=noise)
         probe.zero_grad()
         loss.total.backward()  # type: ignore[no-untyped-call]
 

@@ -124,3 +124,15 @@ def test_a_choice_that_does_not_exist_is_refused(field, choices):
     object.__setattr__(config, field, "typo")  # past the type checker, which users do not run
     with pytest.raises(SettingError, match=rf"objective\.{field}: no choice named 'typo'\. Known: {choices}"):
         config.__post_init__()
+
+
+def test_a_price_on_decided_gates_is_the_mean_square_of_their_logits_over_real_units(votes):
+    plain, priced = (fixed(0.0, smooth=price)(DIVERGENCE, votes, VALID, 0, 1.0).total for price in (0.0, 0.1))
+    square = votes.logits[0] ** 2
+    by_hand = (square[0].mean() + square[1, :2].mean()) / 2
+    assert float(priced - plain) == pytest.approx(0.1 * float(by_hand), rel=1e-5)
+
+
+def test_a_negative_price_on_decided_gates_is_refused():
+    with pytest.raises(SettingError, match="smooth must be 0 or more, got -1"):
+        ObjectiveConfig(smooth=-1.0)

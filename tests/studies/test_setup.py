@@ -56,9 +56,7 @@ def test_an_encoder_is_a_directory_with_a_config(tmp_path):
 @pytest.mark.parametrize("given", [False, True])
 def test_an_encoder_that_is_missing_is_asked_for(tmp_path, given):
     which = tmp_path if given else "not given"
-    wanted = (
-        rf"fine-tunes a pretrained encoder, which is {which}: name a directory .*from_pretrained reads with --encod"
-    )
+    wanted = rf"starts from a pretrained model, which is {which}: name a directory .*from_pretrained reads with --encod"
     with pytest.raises(DataError, match=wanted):
         setup(encoder=tmp_path if given else None).find_encoder()
 

@@ -110,7 +110,7 @@ def test_several_masks_in_one_pass_are_each_mask_in_its_own(unit, baseline):
     keeps = torch.rand(3, *seen.batch.valid.shape)
     name = seen.model.sites.names[0]
     with torch.no_grad():
-        output = run_copies(seen.model, seen.batch, seen.states, name, keeps, baseline)
+        output = run_copies(seen.model, seen.batch.repeat(len(keeps)), seen.states, name, keeps, baseline)
         parts = split_prediction(seen.task.read(output, seen.batch.repeat(3)), 3)
         for keep, part in zip(keeps, parts, strict=True):
             alone = seen.masked_at(name, keep, baseline)

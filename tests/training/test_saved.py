@@ -43,3 +43,11 @@ def test_a_probe_of_other_sites_is_refused(fitted, tmp_path):
     model = evidence_model()
     with pytest.raises(StorageError, match="reads the sites"):
         load_fit(tmp_path / "probe.safetensors", Adapter(model.model, model.sites[:2]), evidence_task())
+
+
+def test_a_probe_whose_gates_read_other_states_is_refused(fitted, tmp_path):
+    save_fit(fitted, tmp_path / "probe.safetensors")
+    task = evidence_task()
+    task.ask = "first"
+    with pytest.raises(StorageError, match=r"was fitted to a task with ask=None.*make the task with the same"):
+        load_fit(tmp_path / "probe.safetensors", evidence_model(), task)

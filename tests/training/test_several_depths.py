@@ -57,7 +57,9 @@ def test_a_step_at_several_depths_weighs_each_as_a_step_of_its_own(kind, votes):
         torch.manual_seed(0)
         objective = Objective(ObjectiveConfig(), 3)
         with seen.model.frozen():
-            return step(seen, probe, objective, depths, progress=0.5, generator=torch.Generator().manual_seed(0))
+            return step(
+                seen, probe, objective, depths, progress=[0.5] * len(depths), generator=torch.Generator().manual_seed(0)
+            )
 
     first = losses([0, 1, 2])[0]
     (alone,) = losses([0])  # later depths draw other noise
@@ -78,7 +80,7 @@ def test_a_step_of_all_depths_costs_one_original_and_one_masked_pass():
     before = model.passes
     with seen.model.frozen():
         seen = look(seen.model, seen.task, seen.batch)
-        step(seen, probe, Objective(ObjectiveConfig(), 3), [0, 1, 2], progress=0.5, generator=torch.Generator())
+        step(seen, probe, Objective(ObjectiveConfig(), 3), [0, 1, 2], progress=[0.5] * 3, generator=torch.Generator())
     assert model.passes - before == 2
 
 
@@ -95,3 +97,21 @@ def test_every_depth_is_drawn_equally_often(count):
 @pytest.mark.parametrize("count", [0, 3, 7])
 def test_as_many_depths_as_there_are_is_all_of_them(count):
     assert draw_depths([1, 4, 5], count, seed=0, number=3) == [1, 4, 5]
+
+
+def test_each_depth_is_held_to_the_constraint_it_has_come_to():
+    model, task = evidence_model(), evidence_task()
+    probe = make_probe(model.sites.names, [4, 4, 4], ProbeConfig(kind="hidden"))
+
+    def total(progress):
+        objective = Objective(ObjectiveConfig(tighten=0.5, dual="published"), 3)  # whose first price is not 0
+        objective.start.fill_(50.0)  # far above the margin, so that how far a depth has come matters
+        with model.frozen():
+            seen = look(model, task, task.collate(task.train[:8]))
+            draw = torch.Generator().manual_seed(0)
+            return [
+                float(loss.total) for loss in step(seen, probe, objective, [0, 1], progress=progress, generator=draw)
+            ]
+
+    late, early = total([0.5, 0.0]), total([0.0, 0.0])
+    assert late[0] != early[0] and late[1] == early[1]

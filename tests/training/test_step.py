@@ -21,7 +21,7 @@ def take_step(kind, depth, **changes):
     batch = task.collate(task.train[:8])
     with model.frozen():
         seen = look(model, task, batch)
-        (loss,) = step(seen, probe, objective, [depth], progress=0.5, generator=torch.Generator().manual_seed(0))
+        (loss,) = step(seen, probe, objective, [depth], progress=[0.5], generator=torch.Generator().manual_seed(0))
     return model, probe, loss
 
 
@@ -57,7 +57,12 @@ def test_a_step_at_a_deeper_depth_leaves_the_voters_below_where_they_are():
     with model.frozen():
         seen = look(model, task, task.collate(task.train[:8]))
         (deeper,) = step(
-            seen, probe, Objective(ObjectiveConfig(), 3), [2], progress=0.5, generator=torch.Generator().manual_seed(0)
+            seen,
+            probe,
+            Objective(ObjectiveConfig(), 3),
+            [2],
+            progress=[0.5],
+            generator=torch.Generator().manual_seed(0),
         )
     deeper.total.backward()
     before = probe.voter(0).last.weight.detach().clone()

@@ -47,6 +47,7 @@ class LeaveOneOut(Method):
         """Leave out each of some units, in all examples at once, and compare."""
         keeps = torch.ones(len(units), *seen.batch.valid.shape, device=units.device)
         keeps[torch.arange(len(units), device=units.device), :, units] = 0
-        output = run_copies(seen.model, seen.batch, seen.states, question.site_name, keeps, question.baseline)
-        masked = split_prediction(seen.task.read(output, seen.batch.repeat(len(units))), len(units))
+        copies = seen.batch.repeat(len(keeps))
+        output = run_copies(seen.model, copies, seen.states, question.site_name, keeps, question.baseline)
+        masked = split_prediction(seen.task.read(output, copies), len(units))
         return torch.stack([divergence(seen.original, prediction, self.measure) for prediction in masked])

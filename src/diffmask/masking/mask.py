@@ -50,17 +50,16 @@ def run_masked(
 
 def run_copies(
     model: Adapter,
-    batch: Batch,
+    copies: Batch,
     states: States,
     site_name: str,
     keeps: Float[Tensor, "copy batch unit"] | Bool[Tensor, "copy batch unit"],
     baseline: Float[Tensor, " *row hidden"] | None,
 ) -> Any:
-    """Run several masks of one site in one pass: a copy of the batch for each, one after the other.
+    """Run several masks of one site in one pass, on as many `copies` of the batch that was seen.
 
     Small models leave a GPU waiting for its next kernel, and one large pass has as few as one small.
     """
-    copies = batch.repeat(len(keeps))
     if baseline is None:
         return run_knocked_out(model, copies, keeps.flatten(0, 1))
     state, keep = repeat(states[site_name], len(keeps)), copies.spread(keeps.flatten(0, 1))

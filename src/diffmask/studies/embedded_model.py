@@ -20,6 +20,7 @@ from ..storage import write_file
 from ..tasks.sst import Sentence, binary_examples, binary_sentences, read_sst
 from ..training.random import NOISE, START, generator
 from .fine_tune import FineTuneConfig, FineTuned, Progress, fine_tune
+from .trained import measure_accuracy
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]  # in the order of their ids, which BERT's tokenizer expects
 MASK = SPECIAL.index("[MASK]")
@@ -91,7 +92,7 @@ def train_model(
     chooses = binary_sentences(held)
 
     def evaluate() -> float:
-        return accuracy(model, tokenizer, chooses)
+        return measure_accuracy(model, tokenizer, chooses)
 
     return fine_tune(model, batches, len(batches), how, evaluate=evaluate, progress=progress)
 
@@ -214,19 +215,7 @@ def measure(data: Path, directory: Path) -> dict[str, float]:
     model = AutoModelForSequenceClassification.from_pretrained(directory).eval()
     tokenizer = AutoTokenizer.from_pretrained(directory)
     return {
-        "dev_accuracy": accuracy(model, tokenizer, binary_sentences(read_sst(data, "dev"))),
-        "test_accuracy": accuracy(model, tokenizer, binary_sentences(read_sst(data, "test"))),
+        "dev_accuracy": measure_accuracy(model, tokenizer, binary_sentences(read_sst(data, "dev"))),
+        "test_accuracy": measure_accuracy(model, tokenizer, binary_sentences(read_sst(data, "test"))),
         "megabytes": sum((directory / name).stat().st_size for name in FILES) / 1e6,
     }
-
-
-@torch.no_grad()
-def accuracy(model: nn.Module, tokenizer: Any, examples: Sequence[Example], batch_size: int = 64) -> float:
-    """Return the share of examples a classifier in evaluation mode labels right."""
-    by_length = sorted(examples, key=lambda example: len(example[0]))
-    right = 0
-    for start in range(0, len(by_length), batch_size):
-        texts, labels = zip(*by_length[start : start + batch_size], strict=True)
-        logits = model(**tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")).logits
-        right += int((logits.argmax(-1) == torch.tensor(labels)).sum())
-    return right / len(examples)

@@ -44,7 +44,7 @@ class Setup:
         """Return the directory of the pretrained encoder, or say how to name it."""
         if self.encoder is None or not (self.encoder / "config.json").is_file():
             raise DataError(
-                f"this study fine-tunes a pretrained encoder, which is {self.encoder or 'not given'}: name a directory "
+                f"this study starts from a pretrained model, which is {self.encoder or 'not given'}: name a directory "
                 "that transformers' from_pretrained reads with --encoder"
             )
         return self.encoder

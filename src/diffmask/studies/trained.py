@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..storage import write_file
-from ..tasks.sst import Sentence, read_sst
+from ..tasks.sst import read_sst
 from .fine_tune import FineTuneConfig, fine_tune
 
 FIGURES = "fine-tuned.json"  # written last: what has it is complete
@@ -33,7 +34,7 @@ def train_classifier(
     with torch.random.fork_rng():
         torch.manual_seed(0)  # of the new head
         model = AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=5, dtype=torch.float32)
-    train, dev = read_sst(data, "train")[:limit], read_sst(data, "dev")[:limit]
+    train, dev = ([(s.text, s.label) for s in read_sst(data, name)[:limit]] for name in ("train", "dev"))
     batches = Classified(tokenizer, train)
     how = FineTuneConfig(epochs, 32, 5e-5, bf16=True)
     found = fine_tune(
@@ -59,22 +60,24 @@ def load_classifier(directory: Path) -> tuple[nn.Module, Any]:
 
 
 class Classified:
-    """Makes a training batch of labelled sentences."""
+    """Makes a batch of labelled texts."""
 
-    def __init__(self, tokenizer: Any, sentences: list[Sentence]) -> None:
-        self.tokenizer, self.sentences = tokenizer, sentences
+    def __init__(self, tokenizer: Any, examples: Sequence[tuple[str, int]]) -> None:
+        self.tokenizer, self.examples = tokenizer, examples
 
     def __call__(self, rows: list[int]) -> dict[str, Tensor]:
-        some = [self.sentences[row] for row in rows]
-        encoded = self.tokenizer([s.text for s in some], padding=True, truncation=True, return_tensors="pt")
-        return {**encoded, "labels": torch.tensor([s.label for s in some])}
+        texts, labels = zip(*(self.examples[row] for row in rows), strict=True)
+        encoded = self.tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+        return {**encoded, "labels": torch.tensor(labels)}
 
 
-def measure_accuracy(model: Any, tokenizer: Any, sentences: list[Sentence], batch_size: int = 256) -> float:
-    """Return the share of sentences labelled right by a model in evaluation mode."""
-    right = 0
-    for start in range(0, len(sentences), batch_size):
-        batch = Classified(tokenizer, sentences)(list(range(start, min(start + batch_size, len(sentences)))))
+@torch.no_grad()
+def measure_accuracy(model: Any, tokenizer: Any, examples: Sequence[tuple[str, int]], batch_size: int = 64) -> float:
+    """Return the share of labelled texts that a classifier in evaluation mode labels right."""
+    ordered = sorted(examples, key=lambda example: len(example[0]))  # of like length together, for less padding
+    batches, right = Classified(tokenizer, ordered), 0
+    for start in range(0, len(ordered), batch_size):
+        batch = batches(list(range(start, min(start + batch_size, len(ordered)))))
         batch = {name: value.to(model.device) for name, value in batch.items()}
         right += int((model(**batch).logits.argmax(1) == batch["labels"]).sum())
-    return right / len(sentences)
+    return right / len(ordered)

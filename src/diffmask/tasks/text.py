@@ -136,7 +136,7 @@ class TextTask(Task):
         if count > self.max_length:
             message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
             if self.strict:
-                raise DataError(f"{message}; shorten it, or allow it to be cut with strict=False")
+                raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
             log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
 
 

@@ -81,7 +81,7 @@ PUBLISHED = FitConfig(
     select=False,
 )
 
-# For text: hundreds of features per state, where a nearly linear start is enough and more stable; states that carry
+# For text: hundreds of features per state, where a nearly linear start is enough; states that carry
 # their position; importance that is graded, so that the margin binds and thresholded masks are calibrated to it.
 TEXT = FitConfig(
     probe=ProbeConfig(hidden=256, spread=1.0, baseline=BaselineConfig(positions=512)),

@@ -50,7 +50,7 @@ def search_gates(
         optimizer = torch.optim.Adam([gates.logits], lr=config.learning_rate)
         for number in range(config.steps):
             noise = generator(config.seed, NOISE, START_DRAWS + number, batch.valid.device)
-            share = number / config.steps
+            share = [number / config.steps]
             (loss,) = step(seen, gates, terms, [0], progress=share, generator=noise, index=slice(None))
             optimizer.zero_grad()
             torch.autograd.backward(loss.total * len(batch))  # every example is a problem of its own

@@ -57,9 +57,9 @@ class Look:
         sites = {probe.site_name(depth) for depth in depths}
         if len(depths) == 1 or len(sites) > 1:
             return [self.masked_by(probe, depth, keep) for depth, keep in zip(depths, keeps, strict=True)]
-        stacked, baseline = torch.stack(list(keeps)), probe.baseline(depths[0])
-        output = run_copies(self.model, self.batch, self.states, sites.pop(), stacked, baseline)
-        return split_prediction(self.task.read(output, self.batch.repeat(len(depths))), len(depths))
+        copies, baseline = self.batch.repeat(len(depths)), probe.baseline(depths[0])
+        output = run_copies(self.model, copies, self.states, sites.pop(), torch.stack(list(keeps)), baseline)
+        return split_prediction(self.task.read(output, copies), len(depths))
 
     @cached_property
     def reading(self) -> Mapping[str, Tensor]:
@@ -88,20 +88,20 @@ def step(
     objective: Objective,
     depths: Sequence[int],
     *,
-    progress: float,
+    progress: Sequence[float],
     generator: torch.Generator,
     index: Index | None = None,
 ) -> list[Loss]:
     """Let the gates of each depth vote on what was seen, drop what they close, and weigh what that changed.
 
-    `index` says whose λ it is: the depth's, unless every example has one.
+    `progress` says how far each depth has come; `index` whose λ it is: the depth's, unless every example has one.
     """
     votes = probe.votes(seen.reading, depths)
     gates = [vote.sample(generator) for vote in votes]
     masked = seen.masked_each(probe, depths, [gate.prod(0) for gate in gates])
     losses = []
-    for depth, vote, gate, prediction in zip(depths, votes, gates, masked, strict=True):
+    for depth, share, vote, gate, prediction in zip(depths, progress, votes, gates, masked, strict=True):
         divergence = objective.divergence(seen.original, prediction)
         blamed = vote.gate.credit(divergence, gate, vote.logits, seen.batch.valid)
-        losses.append(objective(blamed, vote, seen.batch.valid, depth if index is None else index, progress))
+        losses.append(objective(blamed, vote, seen.batch.valid, depth if index is None else index, share))
     return losses

@@ -60,12 +60,13 @@ class Trainer:
         """Take one step at one depth or several; what is held or has ended stands still."""
         now = run.progress
         depths = draw_depths(now.unfinished(), self.config.depths_per_step, self.config.seed, now.step)
-        share = min(now.of(depth) for depth in depths)
+        shares = [now.of(depth) for depth in depths]
+        share = min(shares)  # the rates and the baseline are common to all
         self._set_rates(run, share)
         noise = generator(self.config.seed, NOISE, now.step, self.device)
         seen = look(self.model, self.task, batch)
         check_finite(seen.original, f" at step {now.step}")
-        losses = step(seen, run.probe, run.objective, depths, progress=share, generator=noise)
+        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise)
         run.optimizer.zero_grad()
         self.accelerator.backward(torch.stack([loss.total for loss in losses]).sum())
         self._hold_still(run, depths, share)

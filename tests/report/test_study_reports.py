@@ -1,0 +1,44 @@
+"""The tables and pictures of committed results can be remade from the files alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diffmask.report import PICTURES, TABLES
+
+RESULTS = Path(__file__).parents[2] / "results"
+FILES = ["digits", "embedded_model", "question_answering", "sentiment"]
+
+
+def read(name):
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(name):
+    result = read(name)
+    lines = TABLES.get(result["study"])(result).splitlines()
+    assert len(lines) > 3 and len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_pictures_are_drawn_from_the_file_alone(name):
+    result = read(name)
+    drawn = PICTURES.get(result["study"])(result)
+    assert all(figure.get_axes() for figure in drawn.values())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_result_says_what_made_it(name):
+    result = read(name)
+    assert all(result[key] for key in ("command", "commit", "versions", "hardware", "seeds", "summary", "rows"))
+
+
+def test_the_sentiment_table_shows_what_a_mask_costs():
+    line = next(
+        row for row in TABLES.get("sentiment")(read("sentiment")).splitlines() if row.startswith("| inputs, 0.1")
+    )
+    before, after = (float(figure) for figure in line.split("|")[7].split("→"))
+    summary = read("sentiment")["summary"]
+    assert before == round(summary["base_f1"], 1) and before - after <= summary["f1_drop_max"]
