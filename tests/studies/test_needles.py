@@ -37,6 +37,13 @@ def test_a_model_that_reads_the_last_fact_does_not_use_the_needle():
     assert uses_needle([PROMPT], lambda some: number([p.facts[-1][1] for p in some]), number) == [False]
 
 
+def test_a_model_that_another_fact_can_mislead_does_not_use_the_needle():
+    def says(prompts):
+        return number([p.answer if p.facts[2][1] == "Cairo" else p.facts[2][1] for p in prompts])
+
+    assert uses_needle([PROMPT], says, number) == [False]
+
+
 def test_the_rank_counts_what_scores_higher_and_half_of_what_ties():
     scores = [torch.tensor([0.1, 0.9, 0.2]), torch.tensor([0.5, 0.5, 0.1]), torch.tensor([0.3, 0.1, 0.2])]
     found = ranks(scores, [PROMPT] * 3)
