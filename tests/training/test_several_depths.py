@@ -110,7 +110,8 @@ def test_each_depth_is_held_to_the_constraint_it_has_come_to():
             seen = look(model, task, task.collate(task.train[:8]))
             draw = torch.Generator().manual_seed(0)
             return [
-                float(loss.total) for loss in step(seen, probe, objective, [0, 1], progress=progress, generator=draw)
+                float(loss.total.detach())
+                for loss in step(seen, probe, objective, [0, 1], progress=progress, generator=draw)
             ]
 
     late, early = total([0.5, 0.0]), total([0.0, 0.0])
