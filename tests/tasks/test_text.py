@@ -147,7 +147,7 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning_or_refused(caplog):
     with caplog.at_level(logging.WARNING):
         assert make_task(longest=5).collate(["a fast funny movie ."]).valid.shape == (1, 5)
     assert "has 7 tokens and the model takes 5" in caplog.text and "2 of them are cut off" in caplog.text
-    with pytest.raises(DataError, match=r"has 7 tokens and the model takes 5.*strict=False"):
+    with pytest.raises(DataError, match=r"has 7 tokens and the model takes 5.*by not being strict"):
         make_task(longest=5, strict=True).collate(["a fast funny movie ."])
 
 
