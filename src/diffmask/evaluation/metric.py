@@ -1,0 +1,36 @@
+"""What a metric is: a call from scores, and the question they answer, to one figure per example."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from ..attribution.method import Method, Question
+from .removal import Removal
+
+
+@dataclass(frozen=True)
+class Case:
+    """Scores to be judged, with all that a metric may ask about them."""
+
+    question: Question
+    method: Method  # made the scores, and can be asked again about another model or another input
+    scores: Float[Tensor, "batch unit"]
+    removal: Removal  # what becomes of a unit that is taken away
+    truth: Bool[Tensor, "batch unit"] | None = None  # the units that matter, where that is known
+    rationale: Bool[Tensor, "batch unit"] | None = None  # the units a person marked
+
+
+class Metric(ABC):
+    """One figure per example; NaN where the metric is not defined for it, which is counted and never averaged in."""
+
+    better: ClassVar[Literal["higher", "lower"]]
+    uses_removal: ClassVar[bool] = True  # whether the figure depends on what replaces a removed unit
+
+    @abstractmethod
+    def __call__(self, case: Case) -> Float[Tensor, " batch"]:
+        """Judge every example of the case."""
