@@ -1,5 +1,7 @@
 """The sentiment study's plan, its figures from rows, and its groups of words, all counted by hand."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -11,9 +13,9 @@ from diffmask.tasks.sst import parse_tree
 STABILITY = {"input": {"mean": 0.03}, "hidden": {"mean": 0.05}}
 
 
-def row(kind, seed, depth, masked, divergence=0.1, f1=0.5, margin=0.1):
-    found = {"kind": kind, "seed": seed, "depth": depth, "margin": margin, "masked": masked, "divergence": divergence}
-    return {**found, "f1": f1, "f1_original": 0.52}
+def row(kind, seed, depth, masked, divergence=0.1, f1=0.5, margin=0.1, change=""):
+    found = {"kind": kind, "seed": seed, "depth": depth, "margin": margin, "change": change, "masked": masked}
+    return {**found, "divergence": divergence, "f1": f1, "f1_original": 0.52}
 
 
 ROWS = [
@@ -22,6 +24,7 @@ ROWS = [
     *(row("hidden", 0, 0, 0.1, f1=0.52), row("hidden", 0, 1, 0.9, f1=0.52, divergence=0.08)),
     *(row("hidden", 1, 0, 0.3, f1=0.52, divergence=0.31), row("hidden", 1, 1, 0.7, f1=0.52, divergence=0.5)),
     row("input", 0, 0, 0.99, divergence=0.49, f1=0.1, margin=0.5),
+    row("input", 0, 0, 0.01, divergence=0.9, f1=0.1, change="coupled"),
 ]
 
 
@@ -43,14 +46,18 @@ def test_a_probe_beyond_three_margins_has_diverged_and_counts_once():
     assert summarise([row for row in ROWS if row["divergence"] <= 0.3], STABILITY)["diverged"] == 0
 
 
-def test_rows_of_a_larger_margin_do_not_count():
-    assert summarise(ROWS, STABILITY) == summarise(ROWS[:-1], STABILITY)
+def test_rows_of_a_larger_margin_and_of_ablations_do_not_count():
+    assert summarise(ROWS, STABILITY) == summarise(ROWS[:-2], STABILITY)
 
 
-def test_every_seed_gets_both_kinds_and_the_larger_margin_one_of_each():
-    jobs = plan(2)
-    assert [job.name for job in jobs if is_main(job)] == ["input-0.1-0", "hidden-0.1-0", "input-0.1-1", "hidden-0.1-1"]
-    assert [job.name for job in jobs if not is_main(job)] == ["input-0.5-0", "hidden-0.5-0"]
+def test_every_seed_gets_both_kinds_three_the_larger_margin_and_the_first_the_ablations():
+    jobs = plan(4)
+    main, larger = ([job for job in jobs if job.margin == margin and not job.change] for margin in (0.1, 0.5))
+    assert main == [job for job in jobs if is_main(job)]
+    assert sorted((job.kind, job.seed) for job in main) == sorted(product(("input", "hidden"), range(4)))
+    assert sorted((job.kind, job.seed) for job in larger) == sorted(product(("input", "hidden"), range(3)))
+    ablations = [job.name for job in jobs if job.change]
+    assert ablations == ["input-0.1-no-baseline-0", "hidden-0.1-no-baseline-0", "input-0.1-coupled-0"]
     assert len({job.name for job in jobs}) == len(jobs)
 
 

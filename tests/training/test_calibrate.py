@@ -1,4 +1,4 @@
-"""Calibration: shift the votes of a depth that breaks the margin until its thresholded masks just hold it."""
+"""Calibration: shift the votes of a depth until its thresholded masks just hold the margin."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def scores_when(probe, needed):
 
 def test_a_depth_that_holds_stays_and_one_that_breaks_is_shifted_as_little_as_holds():
     probe, needed = small_probe(), [0.0, 3.3, 12.0]
-    calibrate(probe, scores_when(probe, needed), margin=0.1)
+    calibrate(probe, scores_when(probe, needed), margin=0.1, undecided=0)
     shift = probe.shift.tolist()
     assert shift[0] == 0
     for found, least in zip(shift[1:], needed[1:], strict=True):
@@ -42,8 +42,22 @@ def test_a_depth_that_holds_stays_and_one_that_breaks_is_shifted_as_little_as_ho
 
 def test_a_depth_that_nothing_helps_is_opened_altogether():
     probe = small_probe()
-    calibrate(probe, scores_when(probe, [0.0, 1e9, 0.0]), margin=0.1)
+    calibrate(probe, scores_when(probe, [0.0, 1e9, 0.0]), margin=0.1, undecided=0)
     assert probe.shift.tolist() == [0, 18, 0]
+
+
+def test_where_there_is_room_undecided_units_may_be_dropped_and_no_others():
+    probe, needed = small_probe(), [-1.5, -5.0, 3.3]
+    calibrate(probe, scores_when(probe, needed), margin=0.1, undecided=2.0)
+    shift = probe.shift.tolist()
+    assert -1.5 <= shift[0] <= -1.5 + 20 / 2**ROUNDS
+    assert shift[1] == -2
+    assert 3.3 <= shift[2] <= 3.3 + 20 / 2**ROUNDS
+
+
+def test_undecided_is_a_size():
+    with pytest.raises(SettingError, match="undecided must be 0 or more, got -1"):
+        recipe(undecided=-1.0)
 
 
 def test_twice_the_bound_opens_every_gate_however_closed():
@@ -77,7 +91,7 @@ def test_a_model_is_measured_again_until_its_masks_hold_the_margin():
 
     before = scores()
     assert before[0].divergence <= 0.1 < before[2].divergence
-    calibrate(probe, scores, margin=0.1)
+    calibrate(probe, scores, margin=0.1, undecided=0)
     after = scores()
     assert after[2].divergence <= 0.1 and after[2].kept > before[2].kept
     assert probe.shift[:2].tolist() == [0, 0] and probe.shift[2] > 0
@@ -95,9 +109,9 @@ def test_a_calibrated_fit_holds_the_margin_at_every_depth_and_is_shifted_nowhere
 def test_calibrating_twice_is_calibrating_once():
     probe = small_probe()
     scores = scores_when(probe, [0.0, 3.3, 12.0])
-    calibrate(probe, scores, margin=0.1)
+    calibrate(probe, scores, margin=0.1, undecided=0)
     once = probe.shift.clone()
-    calibrate(probe, scores, margin=0.1)
+    calibrate(probe, scores, margin=0.1, undecided=0)
     assert torch.equal(probe.shift, once)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from jaxtyping import Float
@@ -18,9 +19,11 @@ class ProbeScores(Method):
     """DiffMask: what the probe, once fitted, says of any input."""
 
     probe: Probe
+    depth: Annotated[int | None, "how far up it reads; unset, the depth that is asked about"] = None
 
     @torch.no_grad()
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-        return self.probe(seen.reading, question.depth).keep_probability() * question.batch.valid
+        depth = question.depth if self.depth is None else self.depth
+        return self.probe(seen.reading, depth).keep_probability() * question.batch.valid

@@ -12,6 +12,7 @@ from .style import COLOURS, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LABELS = {"no-baseline": "zeros for a baseline", "coupled": "votes coupled as published"}
 KINDS = {"input": "inputs", "hidden": "hidden states"}
 ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
 
@@ -25,18 +26,22 @@ def table(result: Mapping[str, Any]) -> str:
     for kind, name in KINDS.items():
         for margin in result["margins"]:
             lines.append(_line(result, kind, name, margin))
+        changes = {row["change"]: None for row in result["rows"] if row["kind"] == kind and row["change"]}
+        lines += [_line(result, kind, name, min(result["margins"]), change) for change in changes]
     lines.append("| *published (BERT-base)*, inputs | 5 | 46.3 % | | | | 37.9 → 38.3 | 0.05 |")
     lines.append("| *published (BERT-base)*, hidden states | 5 | 67.6 % | | | | 37.9 → 38.9 | 0.03 |")
     return "\n".join(lines)
 
 
-def _line(result: Mapping[str, Any], kind: str, name: str, margin: float) -> str:
-    rows = [row for row in result["rows"] if row["kind"] == kind and row["margin"] == margin]
+def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change: str = "") -> str:
+    wanted = (kind, margin, change)
+    rows = [row for row in result["rows"] if (row["kind"], row["margin"], row["change"]) == wanted]
     last = max(row["depth"] for row in rows)
     ends = [mean(row["masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
-    spread = f"{result['stability'][kind]['mean']:.3f}" if margin == min(result["margins"]) else "–"
+    main = margin == min(result["margins"]) and not change
+    spread = f"{result['stability'][kind]['mean']:.3f}" if main else "–"
     cells = [
-        f"{name}, {margin}",
+        f"{name}, {margin}{change and ', ' + LABELS[change]}",
         str(len({row["seed"] for row in rows})),
         f"{mean(row['masked'] for row in rows):.1%}",
         f"{ends[0]:.1%} … {ends[1]:.1%}",
@@ -66,7 +71,7 @@ def _names(result: Mapping[str, Any]) -> list[str]:
 
 def _by_seed(rows: Sequence[Mapping[str, Any]], kind: str, margin: float) -> list[list[float]]:
     """Return one curve over depths for each seed."""
-    some = [row for row in rows if row["kind"] == kind and row["margin"] == margin]
+    some = [row for row in rows if row["kind"] == kind and row["margin"] == margin and not row["change"]]
     seeds = sorted({row["seed"] for row in some})
     return [[row["masked"] for row in some if row["seed"] == seed] for seed in seeds]
 

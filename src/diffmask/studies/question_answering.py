@@ -99,7 +99,7 @@ def config(job: Job, size: Size) -> FitConfig:
     """Return the settings of a job."""
     steps = size.input_steps if job.kind == "input" else size.hidden_steps
     common = {"kind": job.kind, "margin": MARGIN, "steps": steps, "seed": job.seed, "batch_size": 16}
-    return recipe("text", **common, ablation_steps=size.ablation_steps, validation_limit=400)
+    return recipe("text", **common, smooth=0.0, ablation_steps=size.ablation_steps, validation_limit=400)
 
 
 def run_job(jobs: Sequence[Job], size: Size, path: Path, work: Path, number: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def prepare_tags(sentences: Sequence[Sentence], work: Path) -> list[Any]:
 
 def figures(study: Sentiment, jobs: Sequence[Job]) -> dict[str, Any]:
     """Collect what Figures 4, 5, 6, 12 and 13 show, from the probes of the first seed."""
-    first = {job.kind: job for job in reversed(jobs) if job.margin == jobs[0].margin}
+    first = {job.kind: job for job in jobs if job.seed == 0 and job.margin == jobs[0].margin and not job.change}
     roles = list(unit_roles(study))
     study.model.model.to(device())
     found = {

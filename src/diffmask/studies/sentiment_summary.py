@@ -13,7 +13,7 @@ LOST = 3.0  # a probe whose divergence is this many margins has diverged
 def summarise(rows: Rows, stability: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the study's figures: means over seeds and depths, and the worst seed where a bar must hold in each."""
     margin = min(row["margin"] for row in rows)
-    main = [row for row in rows if row["margin"] == margin]
+    main = [row for row in rows if row["margin"] == margin and not row["change"]]
     return {
         "seeds": len({row["seed"] for row in main}),
         "diverged": len({(row["seed"], row["kind"]) for row in main if row["divergence"] > LOST * margin}),

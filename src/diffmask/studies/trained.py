@@ -25,7 +25,10 @@ def device() -> torch.device:
 def train_classifier(
     encoder: Path, data: Path, directory: Path, epochs: int, limit: int | None = None
 ) -> dict[str, Any]:
-    """Fine-tune on the five classes of the sentiment treebank, unless that is done, and return what was measured."""
+    """Fine-tune on the phrases of the treebank and their five classes, unless that is done; return what was measured.
+
+    Phrases, not sentences alone: a model that has seen parts of sentences is asked nothing foreign by a mask.
+    """
     if (directory / FIGURES).is_file():
         return dict(json.loads((directory / FIGURES).read_text()))
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -34,11 +37,16 @@ def train_classifier(
     with torch.random.fork_rng():
         torch.manual_seed(0)  # of the new head
         model = AutoModelForSequenceClassification.from_pretrained(encoder, num_labels=5, dtype=torch.float32)
-    train, dev = ([(s.text, s.label) for s in read_sst(data, name)[:limit]] for name in ("train", "dev"))
-    batches = Classified(tokenizer, train)
-    how = FineTuneConfig(epochs, 32, 5e-5, bf16=True)
+    train = list(dict(phrase for sentence in read_sst(data, "train")[:limit] for phrase in sentence.phrases).items())
+    dev = [(sentence.text, sentence.label) for sentence in read_sst(data, "dev")[:limit]]
     found = fine_tune(
-        model, batches, len(train), how, evaluate=lambda: measure_accuracy(model, tokenizer, dev), device=device()
+        model,
+        Classified(tokenizer, train),
+        len(train),
+        FineTuneConfig(epochs, 64, 5e-5, bf16=True),
+        lengths=[len(text) for text, _ in train],
+        evaluate=lambda: measure_accuracy(model, tokenizer, dev),
+        device=device(),
     )
     return keep(model, tokenizer, directory, {"dev_accuracy": found.score, "epoch": found.epoch + 1, "epochs": epochs})
 

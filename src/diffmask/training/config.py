@@ -36,6 +36,7 @@ class FitConfig:
     restarts: Annotated[int, "how often such a depth may start anew"] = 2
     select: Annotated[bool, "return the sparsest feasible probe seen, not the last"] = True
     calibrate: Annotated[bool, "at the end, shift each depth's votes until its thresholded masks just hold"] = False
+    undecided: Annotated[float, "with calibrate: units up to these log-odds may be dropped if there is room"] = 0.0
     checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
 
     def __post_init__(self) -> None:
@@ -47,6 +48,8 @@ class FitConfig:
                 raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.calibrate and self.objective.form == "rate":
             raise SettingError("calibrate shifts votes until a margin just holds: use it with form = margin")
+        if self.undecided < 0:
+            raise SettingError(f"undecided must be 0 or more, got {self.undecided}: it is the log-odds of a unit")
         if not 0 <= self.decay <= 1:
             raise SettingError(f"decay must lie in [0, 1], got {self.decay}: it is a share of the training")
         OPTIMIZERS.get(self.optimizer)

@@ -127,7 +127,7 @@ class Trainer:
             run.probe.load_state_dict(run.best)
             scores = self._scores(run)
         if self.config.calibrate:
-            calibrate(run.probe, lambda: self._scores(run), self.config.objective.margin)
+            calibrate(run.probe, lambda: self._scores(run), self.config.objective.margin, self.config.undecided)
             scores = self._scores(run)
         if not all(score.feasible(self.config.objective) for score in scores):
             worst = max(scores, key=lambda score: score.divergence)
