@@ -11,10 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editors
+    from .evaluation.compare import compare as compare
+    from .explaining.captum import CaptumProbe as CaptumProbe
+    from .explaining.captum import quantus_explainer as quantus_explainer
     from .explaining.certify import certify as certify
     from .explaining.embedded import load_embedded as load_embedded
     from .explaining.explain import explain as explain
     from .explanation import Explanation as Explanation
+    from .explanation import to_pixels as to_pixels
     from .models.adapter import Adapter as Adapter
     from .models.adapter import adapt as adapt
     from .models.sites import Site as Site
@@ -24,6 +28,8 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .tasks.continuation import Continuation as Continuation
     from .tasks.continuation import in_chat as in_chat
     from .tasks.continuation import own_continuations as own_continuations
+    from .tasks.images import ImageClassification as ImageClassification
+    from .tasks.images import PlainProcessor as PlainProcessor
     from .tasks.task import Task as Task
     from .tasks.tensors import TensorTask as TensorTask
     from .tasks.text import MultiLabelClassification as MultiLabelClassification
@@ -44,13 +50,16 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
 _PUBLIC = {
     "Adapter": "models.adapter",
     "Batch": "types",
+    "CaptumProbe": "explaining.captum",
     "Continuation": "tasks.continuation",
     "Explanation": "explanation",
     "Fit": "training.fit",
     "FitConfig": "training.config",
+    "ImageClassification": "tasks.images",
     "Kept": "tasks.units",
     "MultiLabelClassification": "tasks.text",
     "NextToken": "tasks.text",
+    "PlainProcessor": "tasks.images",
     "Site": "models.sites",
     "SpanAnswer": "tasks.text",
     "Task": "tasks.task",
@@ -61,16 +70,19 @@ _PUBLIC = {
     "adapt": "models.adapter",
     "capture": "models.sites",
     "certify": "explaining.certify",
+    "compare": "evaluation.compare",
     "explain": "explaining.explain",
     "fit": "training.fit",
     "load_embedded": "explaining.embedded",
     "in_chat": "tasks.continuation",
     "load_fit": "training.saved",
     "own_continuations": "tasks.continuation",
+    "quantus_explainer": "explaining.captum",
     "recipe": "training.config",
     "replace": "models.sites",
     "resume": "models.sites",
     "save_fit": "training.saved",
+    "to_pixels": "explanation",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -55,6 +55,10 @@ class Batch:
         """Stand `count` copies of the batch one after the other."""
         return self._with(lambda tensor: repeat(tensor, count) if tensor.dim() and len(tensor) == len(self) else tensor)
 
+    def example(self, row: int) -> Batch:
+        """Make a batch of one example alone; its padding stays."""
+        return self._with(lambda tensor: tensor[row : row + 1] if tensor.dim() and len(tensor) == len(self) else tensor)
+
     @property
     def shape(self) -> tuple[int, int]:
         """How many examples there are, and at how many positions their states stand."""

@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import SettingError
+from ..objective.captum_engine import Engine, captum_gradient_input, check_engine
 from ..objective.target import gradient
-from ..training.step import look
+from ..training.step import Look, look
 from .method import Method, Question
 
 
@@ -25,20 +26,23 @@ class GradientInput(Method):
     baseline: Annotated[
         Literal["zero", "question"], "what the state is compared with: nothing, or what replaces a missing unit"
     ] = "question"
+    engine: Annotated[Engine, "who does the work: own, or captum for a second opinion"] = "own"
 
     def __post_init__(self) -> None:
+        check_engine(self.engine)
         if self.baseline not in ("zero", "question"):
             raise SettingError(f"no baseline '{self.baseline}' for gradient-input. Known: zero, question")
 
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-            state = seen.states[question.site_name]
-            slope = gradient(seen, question.site_name, state)
-        change = (slope * self._difference(state, question)).sum(-1, keepdim=True)  # (batch, position, 1)
+            change = self._change(seen, question).sum(-1, keepdim=True)  # (batch, position, 1)
         return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1).abs(), 0)
 
-    def _difference(
-        self, state: Float[Tensor, "batch position hidden"], question: Question
-    ) -> Float[Tensor, "batch position hidden"]:
-        return state.float() if self.baseline == "zero" else state.float() - question.path_start(state).float()
+    def _change(self, seen: Look, question: Question) -> Float[Tensor, "batch position hidden"]:
+        """Return what each number of the state would take along, were the target linear."""
+        state = seen.states[question.site_name]
+        start = torch.zeros_like(state) if self.baseline == "zero" else question.path_start(state)
+        if self.engine == "captum":
+            return captum_gradient_input(seen, question.site_name, start)
+        return gradient(seen, question.site_name, state) * (state.float() - start.float())

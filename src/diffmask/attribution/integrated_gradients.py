@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..masking.mask import mask_state
+from ..objective.captum_engine import Engine, captum_integrated_gradients, check_engine
 from ..objective.target import gradient
 from ..training.step import Look, look
 from ..types import repeat
@@ -31,8 +32,10 @@ class IntegratedGradients(Method):
 
     steps: Annotated[int, "points on the way from the baseline to the state"] = 50
     batch_size: Annotated[int, "rows in one pass, one per point and example; never fewer than the batch has"] = 64
+    engine: Annotated[Engine, "who does the work: own, or captum for a second opinion"] = "own"
 
     def __post_init__(self) -> None:
+        check_engine(self.engine)
         for name, value in (("steps", self.steps), ("batch_size", self.batch_size)):
             if value < 1:
                 raise SettingError(f"{name} of integrated gradients must be at least 1, got {value}")
@@ -44,12 +47,17 @@ class IntegratedGradients(Method):
         """Return what each unit adds to the target, or takes from it."""
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-            state = seen.states[question.site_name]
-            start = question.path_start(state)
-            slope = self._mean_slope(seen, question.site_name, start)
-        difference = state.float() - start.float()
-        change = (slope * difference).sum(-1, keepdim=True)  # (batch, position, 1)
+            start = question.path_start(seen.states[question.site_name])
+            change = self._change(seen, question.site_name, start).sum(-1, keepdim=True)  # (batch, position, 1)
         return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1), 0)
+
+    def _change(
+        self, seen: Look, site_name: str, start: Float[Tensor, "batch position hidden"]
+    ) -> Float[Tensor, "batch position hidden"]:
+        """Return what each number of the state adds on the way."""
+        if self.engine == "captum":
+            return captum_integrated_gradients(seen, site_name, start, self.steps, self.batch_size)
+        return self._mean_slope(seen, site_name, start) * (seen.states[site_name].float() - start.float())
 
     def _mean_slope(
         self, seen: Look, site_name: str, baseline: Float[Tensor, "batch position hidden"]

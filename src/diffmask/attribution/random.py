@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..training.draws import unit_noise
 from .method import Method, Question
 
 
 @dataclass(frozen=True)
 class Random(Method):
-    """Uniform noise in [0, 1)."""
+    """Uniform noise in [0, 1), drawn for each example from the seed and what stands in it.
+
+    So an example has the same scores in any batch, under any padding, and different ones from its mates.
+    """
 
     seed: Annotated[int, "of the draws"] = 0
 
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        valid = question.batch.valid
-        noise = torch.rand(valid.shape, generator=torch.Generator().manual_seed(self.seed))
-        return noise.to(valid.device) * valid
+        return unit_noise(question.batch, seed=self.seed)[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -31,6 +32,22 @@ def read_text(path: Path, what: str) -> str:
         raise DataError(f"no file {path}: give the path of {what}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as text ({error}): give the path of {what}") from error
+
+
+def read_texts(texts: Sequence[str], file: Path | None) -> list[str]:
+    """Return the texts that were given, and those of a file with one on each line."""
+    if not texts and file is None:
+        raise typer.BadParameter("give a text, or a file with one on each line", param_hint="TEXT")
+    if not all(text.strip() for text in texts):
+        raise typer.BadParameter("a text is empty: there is nothing to explain in it", param_hint="TEXT")
+    return [*texts, *([] if file is None else _read_lines(file))]
+
+
+def _read_lines(file: Path) -> list[str]:
+    lines = [line.strip() for line in read_text(file, "a file with one text on each line").split("\n")]
+    if not any(lines):
+        raise DataError(f"{file} holds no text: write one on each line")
+    return [line for line in lines if line]
 
 
 def load_model(kind: Literal["input", "hidden"] = "input", strict: bool = False) -> Fit:

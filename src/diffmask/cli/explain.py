@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import DataError, SettingError
-from .common import complain, load_model, read_text, say, watched
+from ..errors import SettingError
+from .common import complain, load_model, read_texts, say, watched
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -43,7 +43,7 @@ def explain(
     ] = False,
 ) -> None:
     """Explain what the embedded sentiment model uses of each text, and check it by running the model on that alone."""
-    given = _given(texts or [], file)
+    given = read_texts(texts or [], file)
     fitted = load_model(kind.value, strict)
     found = _explained(fitted, given, _depth(fitted, depth), certify)
     if as_json:
@@ -54,21 +54,6 @@ def explain(
         _write(output, _lines(found, given), len(found), quiet=as_json)
     if require_margin:
         _require(found)
-
-
-def _given(texts: Sequence[str], file: Path | None) -> list[str]:
-    if not texts and file is None:
-        raise typer.BadParameter("give a text, or a file with one on each line", param_hint="TEXT")
-    if not all(text.strip() for text in texts):
-        raise typer.BadParameter("a text is empty: there is nothing to explain in it", param_hint="TEXT")
-    return [*texts, *([] if file is None else _read_lines(file))]
-
-
-def _read_lines(file: Path) -> list[str]:
-    lines = [line.strip() for line in read_text(file, "a file with one text on each line").split("\n")]
-    if not any(lines):
-        raise DataError(f"{file} holds no text: write one on each line")
-    return [line for line in lines if line]
 
 
 def _depth(fitted: Fit, depth: str) -> int:

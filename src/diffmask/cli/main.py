@@ -1,4 +1,4 @@
-"""`diffmask`: explain texts, run a study, draw its pictures, fill tables, list what there is."""
+"""`diffmask`: explain texts, compare methods, run a study, draw its pictures, fill tables, list what there is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..errors import DiffMaskError, UnknownNameError
 from .common import complain, draw_pictures, read_text, say
+from .compare import EXAMPLE as COMPARE_EXAMPLE
+from .compare import compare
 from .demo import EXAMPLE as DEMO_EXAMPLE
 from .demo import demo
 from .explain import EXAMPLE as EXPLAIN_EXAMPLE
@@ -19,6 +21,7 @@ from .explain import explain
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command("explain", epilog=EXPLAIN_EXAMPLE)(explain)
+app.command("compare", epilog=COMPARE_EXAMPLE)(compare)
 app.command("demo", epilog=DEMO_EXAMPLE)(demo)
 
 
@@ -103,14 +106,15 @@ def tables(
 
 @app.command("list", epilog="Example: diffmask list")
 def list_names() -> None:
-    """List the methods, studies, recipes, divergences and sparsities there are."""
+    """List the methods, metrics, studies, recipes and all else that has a name."""
     from ..attribution import METHODS
+    from ..evaluation import METRICS, REMOVALS
     from ..objective.divergence import DIVERGENCES
     from ..objective.sparsity import SPARSITIES
     from ..studies import STUDIES
     from ..training.config import RECIPES
 
-    for registry in (STUDIES, METHODS, DIVERGENCES, SPARSITIES):
+    for registry in (STUDIES, METHODS, METRICS, REMOVALS, DIVERGENCES, SPARSITIES):
         say.print(f"{registry.kind}: {', '.join(registry.names)}", highlight=False)
     say.print(f"recipe: {', '.join(RECIPES)}", highlight=False)
 

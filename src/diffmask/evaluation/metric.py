@@ -31,6 +31,11 @@ class Metric(ABC):
     better: ClassVar[Literal["higher", "lower"]]
     uses_removal: ClassVar[bool] = True  # whether the figure depends on what replaces a removed unit
 
+    @property
+    def ranks_only(self) -> bool:
+        """Whether only the order of the scores counts, so that no rescaling that keeps it changes the figure."""
+        return False
+
     @abstractmethod
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:
         """Judge every example of the case."""

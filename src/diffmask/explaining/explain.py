@@ -15,7 +15,6 @@ from ..gates.probe import Probe
 from ..gates.votes import kept
 from ..registry import unknown
 from ..tasks.task import Task
-from ..tasks.text import TextTask
 from ..training.fit import Fit
 from ..training.step import Look, look
 from ..types import check_finite
@@ -69,7 +68,7 @@ def describe(
         "fingerprint": fitted.fingerprint,
         "kind": fitted.config.probe.kind,
         "margin": fitted.config.objective.margin,
-        **_label_names(fitted.task),
+        **_about(fitted.task),
     }
     explanations = []
     for row, units in enumerate(fitted.task.units(examples)):
@@ -89,10 +88,10 @@ def describe(
     return explanations
 
 
-def _label_names(task: Task) -> dict[str, list[str]]:
-    if isinstance(task, TextTask) and task.labels is not None:
-        return {"labels": list(task.labels)}
-    return {}
+def _about(task: Task) -> dict[str, list[Any]]:
+    """Return what a reader needs to know of the examples: the names of the labels, the rows and columns of an image."""
+    found = {name: getattr(task, name, None) for name in ("labels", "grid")}
+    return {name: list(value) for name, value in found.items() if value is not None}
 
 
 def check_depth(probe: Probe, depth: int | str) -> int:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from .noise import number_real
 from .votes import Gate, Votes
 
 
@@ -19,6 +20,7 @@ class FreeGates(nn.Module):
     """Gates for one batch at one site, with a given baseline. Used wherever a probe is."""
 
     vector: Tensor | None
+    order: Tensor
 
     def __init__(
         self,
@@ -31,6 +33,7 @@ class FreeGates(nn.Module):
         super().__init__()
         self.name, self.gate = site_name, gate
         self.logits = nn.Parameter(torch.full(valid.shape, gate.logit_of(start_open), device=valid.device))
+        self.register_buffer("order", number_real(valid))
         self.register_buffer("vector", None if baseline is None else baseline.detach().clone())
 
     def site_name(self, depth: int) -> str:
@@ -40,4 +43,4 @@ class FreeGates(nn.Module):
         return self.vector
 
     def votes(self, reading: Mapping[str, Tensor], depths: Sequence[int]) -> list[Votes]:
-        return [Votes(self.logits.unsqueeze(0), self.gate) for _ in depths]
+        return [Votes(self.logits.unsqueeze(0), self.gate, self.order) for _ in depths]

@@ -48,6 +48,11 @@ class HardConcrete:
         """Draw gates, differentiable in `logits` wherever they are strictly between 0 and 1."""
         wide = _wide(logits)
         noise = torch.rand(wide.shape, generator=generator, device=wide.device, dtype=wide.dtype)
+        return self.decide(wide, noise)
+
+    def decide(self, logits: Float[Tensor, " *shape"], noise: Float[Tensor, " *shape"]) -> Float[Tensor, " *shape"]:
+        """Turn noise from [0, 1) into gates."""
+        wide = _wide(logits)
         relaxed = torch.sigmoid((noise.clamp(TINY, 1 - TINY).logit() + wide) / self.temperature)
         return (self.low + (self.high - self.low) * relaxed).clamp(0, 1)
 

@@ -35,7 +35,10 @@ class ScoreFunction(nn.Module):
         self, logits: Float[Tensor, " *shape"], generator: torch.Generator | None = None
     ) -> Float[Tensor, " *shape"]:
         """Draw gates that are exactly 0 or 1."""
-        noise = torch.rand(logits.shape, generator=generator, device=logits.device)
+        return self.decide(logits, torch.rand(logits.shape, generator=generator, device=logits.device))
+
+    def decide(self, logits: Float[Tensor, " *shape"], noise: Float[Tensor, " *shape"]) -> Float[Tensor, " *shape"]:
+        """Turn noise from [0, 1) into gates."""
         return (noise < torch.sigmoid(logits.float())).float()
 
     def log_open(self, logits: Float[Tensor, " *shape"]) -> Float[Tensor, " *shape"]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from .noise import uniform_noise
 
 LOG_HALF = math.log(0.5)
 
@@ -18,6 +20,8 @@ class Gate(Protocol):
     """How a logit becomes a decision."""
 
     def sample(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor: ...
+
+    def decide(self, logits: Tensor, noise: Tensor) -> Tensor: ...
 
     def log_open(self, logits: Tensor) -> Tensor: ...
 
@@ -30,14 +34,21 @@ class Gate(Protocol):
 
 @dataclass(frozen=True)
 class Votes:
-    """The votes of every depth up to one; a unit is kept when all of them keep it."""
+    """The votes of every depth up to one; a unit is kept when all of them keep it.
+
+    With `order`, the number of each unit in its example, noise depends on nothing else: no example knows its mates.
+    """
 
     logits: Float[Tensor, "voter batch unit"]
     gate: Gate
+    order: Int[Tensor, "batch unit"] | None = None
 
     def sample(self, generator: torch.Generator | None = None) -> Float[Tensor, "voter batch unit"]:
         """Draw every voter's gate; their product over voters is the mask."""
-        return self.gate.sample(self.logits, generator)
+        if self.order is None:
+            return self.gate.sample(self.logits, generator)
+        noise = [uniform_noise(self.order, generator) for _ in self.logits]  # each voter its own
+        return self.gate.decide(self.logits, torch.stack(noise))
 
     def log_keep(self) -> Float[Tensor, "batch unit"]:
         """Return the log probability that a unit is kept. Rank by this: in float32 the product itself saturates."""

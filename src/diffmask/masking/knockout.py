@@ -6,12 +6,14 @@ always sees itself, so that no row of attention is empty.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import ModelError
 from ..models.adapter import Adapter
@@ -32,7 +34,8 @@ def run_knocked_out(
     weights = attention_weights(batch.spread(keep), real.bool(), model.causal)
     inputs = {**batch.inputs, "attention_mask": _log(weights, model.dtype).unsqueeze(1)}
     try:
-        return model(replace(batch, inputs=inputs))
+        with _attention_with_gradient(weights):
+            return model(replace(batch, inputs=inputs))
     except torch.OutOfMemoryError:
         raise
     except (IndexError, RuntimeError, ValueError) as error:
@@ -40,6 +43,11 @@ def run_knocked_out(
             f"{type(model.model).__name__} does not take one attention mask per query and key, which removal = "
             f"knockout needs ({error}): use removal = baseline"
         ) from error
+
+
+def _attention_with_gradient(weights: Tensor) -> AbstractContextManager[None]:
+    """Take the plain attention kernel where a gradient must reach the mask: the fused one refuses it at some lengths."""
+    return sdpa_kernel(SDPBackend.MATH) if weights.requires_grad else nullcontext()
 
 
 def _check_windows(model: Adapter, count: int) -> None:

@@ -32,11 +32,12 @@ def capture(sites: Iterable[Site]) -> Iterator[States]:
     """Record the state at every site while the model runs inside the block."""
     states = States(sites)
 
-    def record(site: Site, state: Tensor, whole: Any) -> None:
+    def record(site: Site, tensor: Tensor, whole: Any) -> None:
         states.visits[site.name] += 1
-        state = states[site.name] = state.clone()  # a model that goes on in place would change what was seen
+        tensor = tensor.clone()  # a model that goes on in place would change what was seen
+        states[site.name] = site.state_of(tensor)
         if site.side == "output":
-            states.outputs[site.name] = _put(whole, site.item, state)
+            states.outputs[site.name] = _put(whole, site.item, tensor)
 
     with ExitStack() as stack:
         for site in states.sites:
@@ -52,7 +53,7 @@ def replace(site: Site, state: Tensor) -> Iterator[None]:
     def swap(site: Site, current: Tensor, whole: Any) -> Tensor:
         nonlocal reached
         reached = True
-        return _fitting(site, current, state)
+        return site.with_state(current, _fitting(site, site.state_of(current), state))
 
     with _visit(site, swap):
         yield
@@ -70,12 +71,12 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
     reached = site.side == "input"  # then `replace` checks it
 
     def hand_back(earlier: Site) -> Any:
-        return _put(states.outputs[earlier.name], earlier.item, states[earlier.name].clone())
+        return _put_state(earlier, states.outputs[earlier.name], states[earlier.name].clone())
 
     def hand_new() -> Any:
         nonlocal reached
         reached = True
-        return _put(states.outputs[site.name], site.item, _fitting(site, states[site.name], state))
+        return _put_state(site, states.outputs[site.name], _fitting(site, states[site.name], state))
 
     for earlier in states.up_to(site):
         if earlier.side == "output":
@@ -93,11 +94,24 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
     _check_reached(site, reached)
 
 
+@contextmanager
+def answer(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
+    """Let modules return what they are given, as it is, at every call instead of running."""
+    with ExitStack() as stack:
+        for module, output in outputs.items():
+            stack.enter_context(_answer(module, {0: partial(_same, output)}, 1))
+        yield
+
+
+def _same(output: Any) -> Any:
+    return output
+
+
 def trace(sites: Iterable[Site], run: Callable[[], Any]) -> list[Site]:
     """List the sites in the order in which `run` reaches them, a shared module as often as it is called."""
     order: list[Site] = []
 
-    def note(site: Site, state: Tensor, whole: Any) -> None:
+    def note(site: Site, tensor: Tensor, whole: Any) -> None:
         order.append(site)
 
     with ExitStack() as stack:
@@ -109,7 +123,7 @@ def trace(sites: Iterable[Site], run: Callable[[], Any]) -> list[Site]:
 
 @contextmanager
 def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> Iterator[None]:
-    """Call `visit` with the state at `site`; what it returns, if anything, takes the state's place."""
+    """Call `visit` with the tensor at `site`; what it returns, if anything, takes the tensor's place."""
     turn = count()
 
     def mine() -> bool:
@@ -178,7 +192,7 @@ def _holds_tensor(output: Any, item: int | str) -> bool:
 
 
 def _pick(site: Site, holder: Any, item: int | str) -> Tensor:
-    """Take the state out of a tensor, a tuple or a mapping."""
+    """Take the tensor that holds the state out of a tuple or a mapping, or as it is."""
     if isinstance(holder, Tensor):
         return holder
     if isinstance(holder, Mapping) and isinstance(item, int) and item not in holder:
@@ -206,6 +220,11 @@ def _put(holder: Any, item: int | str, state: Tensor) -> Any:
     items = list(holder)
     items[cast(int, item)] = state
     return type(holder)(*items) if hasattr(holder, "_fields") else type(holder)(items)
+
+
+def _put_state(site: Site, holder: Any, state: Tensor) -> Any:
+    """Return a copy of what a module gave with another state in it."""
+    return _put(holder, site.item, site.with_state(_pick(site, holder, site.item), state))
 
 
 def _fitting(site: Site, current: Tensor, state: Tensor) -> Tensor:

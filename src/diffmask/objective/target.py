@@ -73,15 +73,21 @@ def gradient(
     alone, so one backward pass gives the gradient of each.
     """
     state = state.detach().requires_grad_(True)
+    values = target_of_state(seen, site_name, state)
+    return torch.autograd.grad(values, state, torch.ones_like(values), materialize_grads=True)[0].float()
+
+
+def target_of_state(seen: Seen, site_name: str, state: Float[Tensor, "row position hidden"]) -> Float[Tensor, " row"]:
+    """Return every row's target with `state` at a site of the frozen model, as something to differentiate."""
     with torch.enable_grad():
         parts = _predict(seen, site_name, state)
-        total = torch.cat([target(part, seen.original) for part in parts]).sum()
-    if not total.requires_grad:
+        values = torch.cat([target(part, seen.original) for part in parts])
+    if not values.requires_grad:
         raise ModelError(
             f"no gradient reaches site '{site_name}' from the prediction, e.g. because the model runs under no_grad or "
             "decides before it answers: use a method without gradients, such as leave-one-out"
         )
-    return torch.autograd.grad(total, state, materialize_grads=True)[0].float()
+    return values
 
 
 def _predict(seen: Seen, site_name: str, state: Tensor) -> list[Prediction]:

@@ -104,7 +104,7 @@ class Size:
     train: int = 512
     tested: int = 200
     steps: int = 300
-    tries: int = 2000
+    tries: int = 4000
 
 
 FULL, SMALL = Size(), Size(facts=3, train=16, tested=4, steps=4, tries=4)

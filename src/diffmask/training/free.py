@@ -43,13 +43,13 @@ def search_gates(
 ) -> Float[Tensor, "batch unit"]:
     """Find gates for every example of the batch at once, and return how likely each real unit is kept."""
     gates = FreeGates(batch.valid, site_name, baseline, gate, config.start_open)
-    with model.frozen():
+    with model.frozen(), torch.enable_grad():
         seen = look(model, task, batch)
         terms = Objective(objective, len(batch)).to(batch.valid.device)
         terms.start.copy_(_start(seen, gates, terms, config.seed))
         optimizer = torch.optim.Adam([gates.logits], lr=config.learning_rate)
         for number in range(config.steps):
-            noise = generator(config.seed, NOISE, START_DRAWS + number, batch.valid.device)
+            noise = generator(config.seed, NOISE, START_DRAWS + number)
             share = [number / config.steps]
             (loss,) = step(seen, gates, terms, [0], progress=share, generator=noise, index=slice(None))
             optimizer.zero_grad()
@@ -63,7 +63,7 @@ def _start(seen: Look, gates: FreeGates, terms: Objective, seed: int) -> torch.T
     """Return where each example's constraint starts: the divergence, or the share kept, of its first masks."""
     (votes,), draws = gates.votes(seen.reading, [0]), []
     for number in range(START_DRAWS):
-        keep = votes.sample(generator(seed, NOISE, number, seen.batch.valid.device)).prod(0)
+        keep = votes.sample(generator(seed, NOISE, number)).prod(0)
         draws.append(terms.divergence(seen.original, seen.masked_by(gates, 0, keep)))
     if terms.config.form == "rate":
         return votes.keep_probability().mean(1)

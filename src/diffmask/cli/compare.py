@@ -1,0 +1,95 @@
+"""`diffmask compare`: attribution methods side by side on the same texts, judged by the same metrics."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .common import load_model, read_texts, say
+
+EXAMPLE = "Example: diffmask compare --file texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
+METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
+METRICS = "sufficiency,comprehensiveness,srg"
+
+
+class Form(StrEnum):
+    """How the table is written."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    latex = "latex"
+    markdown = "markdown"
+
+
+def compare(
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare on.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file with one text on each line.")] = None,
+    methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
+    metrics: Annotated[str, typer.Option(help="Metrics, with commas; `diffmask list` names them.")] = METRICS,
+    removal: Annotated[str, typer.Option(help="What stands in for a removed unit.")] = "baseline",
+    depth: Annotated[int, typer.Option(help="How far up the probe reads; it may count from the end.")] = -1,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 0,
+    form: Annotated[Form, typer.Option("--format", help="How the table is written.")] = Form.table,
+    output: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="A directory that keeps what is finished, to go on after a stop.")
+    ] = None,
+) -> None:
+    """Compare attribution methods on the embedded sentiment model, with intervals and what each method costs."""
+    from ..evaluation.compare import compare as run
+
+    found = run(
+        load_model(),
+        read_texts(texts or [], file),
+        _names(methods),
+        _names(metrics),
+        removal=removal,
+        depth=depth,
+        seed=seed,
+        directory=resume,
+        progress=True,
+    )
+    _write(found.record(), form, output)
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _write(record: Mapping[str, Any], form: Form, output: Path | None) -> None:
+    from ..report.methods import notes, table
+    from ..storage import write_file
+
+    if output is not None:
+        write_file(output, (_text(record, form if form != Form.table else Form.markdown) + "\n").encode())
+        say.print(f"wrote {output}", markup=False, highlight=False, soft_wrap=True)
+    elif form == Form.table:
+        say.print(table(record))
+        for note in notes(record):
+            say.print(note, markup=False, highlight=False)
+    else:
+        typer.echo(_text(record, form))
+
+
+def _text(record: Mapping[str, Any], form: Form) -> str:
+    from ..report.methods import as_csv, latex, markdown
+
+    if form == Form.json:
+        return json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+    return {Form.csv: as_csv, Form.latex: latex, Form.markdown: markdown}[form](record).rstrip("\n")
+
+
+def _plain(value: Any) -> Any:
+    """Write what is infinite or not defined as null, as JSON needs it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

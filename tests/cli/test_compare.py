@@ -1,0 +1,35 @@
+"""`diffmask compare` from the outside."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from diffmask.cli.main import app
+
+TEXTS = ["A fine film.", "Dull and long."]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["compare", *TEXTS, "--methods", "probe,random", "--metrics", "srg", *arguments])
+
+
+def test_it_shows_a_table_and_says_what_it_was_made_from():
+    found = run()
+    assert found.exit_code == 0 and "probe" in found.output and "2 examples at site" in found.output
+
+
+@pytest.mark.parametrize(("form", "begins"), [("csv", "method,metric"), ("latex", r"\begin{tab"), ("markdown", "| me")])
+def test_it_writes_other_forms(form, begins):
+    assert run("--format", form).stdout.startswith(begins)
+
+
+def test_json_goes_to_a_file_and_can_be_read_back(tmp_path):
+    found = run("--format", "json", "--output", str(tmp_path / "found.json"))
+    assert found.exit_code == 0 and "wrote" in found.output
+    assert {row["method"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]} == {"probe", "random"}
+
+
+def test_without_a_text_it_says_what_to_give():
+    found = CliRunner().invoke(app, ["compare"])
+    assert found.exit_code == 2 and "give a text" in found.output
