@@ -15,7 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..attribution.bottleneck import Bottleneck
 from ..attribution.erasure import ExactErasure
+from ..attribution.gradient_input import GradientInput
+from ..attribution.guan import Guan
+from ..attribution.integrated_gradients import IntegratedGradients
+from ..attribution.leave_one_out import LeaveOneOut
 from ..attribution.method import Method, Question
 from ..attribution.per_example import PerExample
 from ..attribution.probe import ProbeScores
@@ -40,6 +45,8 @@ from .seeds import run_seeds
 from .setup import News, Setup
 
 MARGIN, BATCH_SIZE, GOOD = 0.05, 128, 0.04
+AT_INPUT = ", at the input"
+MASKS = ("per-example", "erasure")  # whose scores are probabilities of being kept, so that a half is a threshold
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,9 @@ def run_seed(seed: int, size: Size) -> dict[str, Any]:
     fits = {name: fit_probe(model, task, config, seed) for name, config in configs(size).items()}
     batch = task.collate(task.test)
     rows = [fit_row(name, fitted, batch, depth) for name, fitted in fits.items() for depth in (0, 1)]
-    rows += [rival_row(name, method, fits["diffmask"], batch) for name, method in rivals(seed, size).items()]
+    rows += [rival_row(name, method, fits["diffmask"], batch, 1) for name, method in rivals(seed, size).items()]
+    at_input = {f"{name}{AT_INPUT}": method for name, method in published_rivals(seed, size).items()}
+    rows += [rival_row(name, method, fits["diffmask"], batch, 0) for name, method in at_input.items()]
     rows += [analytic_row(batch), truth_row(fits["diffmask"], batch)]
     for row in rows:
         row |= {"seed": seed, "model_accuracy": accuracy}
@@ -103,8 +112,20 @@ def rivals(seed: int, size: Size) -> dict[str, Method]:
     return {
         "per-example": PerExample(objective, FreeConfig(steps=size.search_steps, seed=seed)),
         "erasure": ExactErasure(margin=MARGIN),
+        **published_rivals(seed, size),
+        "gradient-input": GradientInput(),
+        "leave-one-out": LeaveOneOut(),
         "uniform": Uniform(),
         "random": Random(seed),
+    }
+
+
+def published_rivals(seed: int, size: Size) -> dict[str, Method]:
+    """Name the rivals of the paper's Table 1, which scores them at the input."""
+    return {
+        "integrated-gradients": IntegratedGradients(),
+        "bottleneck": Bottleneck(score="share", steps=size.search_steps, seed=seed),
+        "guan": Guan(steps=size.search_steps, seed=seed),
     }
 
 
@@ -122,12 +143,12 @@ def fit_row(name: str, fitted: Fit, batch: Batch, depth: int) -> dict[str, Any]:
     }
 
 
-def rival_row(name: str, method: Method, fitted: Fit, batch: Batch) -> dict[str, Any]:
-    """Score a method at depth 1, with the fitted baseline standing in for what is dropped."""
-    question = _question(fitted, batch, 1)
+def rival_row(name: str, method: Method, fitted: Fit, batch: Batch, site: int) -> dict[str, Any]:
+    """Score a method at a site against the query digits, with the fitted baseline standing in for what is dropped."""
+    question = _question(fitted, batch, site)
     scores = method(question)
     row = {"method": name, "depth": 1, **_against_truth(scores, batch, 1)}
-    return row if name in ("uniform", "random") else row | _masked(question, scores > 0.5)
+    return row | _masked(question, scores > 0.5) if name in MASKS else row
 
 
 @torch.no_grad()
