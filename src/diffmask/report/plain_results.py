@@ -25,13 +25,17 @@ def embedded(result: Mapping[str, Any]) -> str:
 
 def needles(result: Mapping[str, Any]) -> str:
     """Return how each method ranks the needle, over all seeds."""
-    lines = ["| method | depth | mean rank | ranked first |", "|---|---|---|---|"]
+    lines = [
+        "| method | depth | mean rank | ranked first | sentences kept | needle kept |",
+        "|---|---|---|---|---|---|",
+    ]
     keys = sorted({(row["method"] != "probe", row["method"], row["depth"]) for row in result["rows"]})
     for _, method, depth in keys:
         rows = [row for row in result["rows"] if (row["method"], row["depth"]) == (method, depth)]
-        lines.append(
-            f"| {method} | {depth} | {mean(r['rank'] for r in rows):.2f} | {mean(r['first'] for r in rows):.1%} |"
-        )
+        cells = [f"{mean(r['rank'] for r in rows):.2f}", f"{mean(r['first'] for r in rows):.1%}", "–", "–"]
+        if method == "probe":
+            cells[2:] = [f"{mean(r['kept'] for r in rows):.1f}", f"{mean(r['needle_kept'] for r in rows):.1%}"]
+        lines.append(f"| {method} | {depth} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
