@@ -32,8 +32,9 @@ format: $(STAMP)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)  ## Measure what a training step costs, as a ratio to a plain forward pass
+bench: $(STAMP)  ## Measure what a training step costs, and how fast exact search is, as ratios to plain runs
 	$(BIN)/python -m benchmarks.step
+	$(BIN)/python -m benchmarks.erasure
 
 study: $(STAMP)  ## Run the digit study in full: 20 seeds, each with its own model
 	$(BIN)/diffmask study digits --seeds 20 --jobs 2

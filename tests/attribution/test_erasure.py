@@ -189,6 +189,20 @@ def test_a_search_that_would_not_end_says_how_long_it_takes_and_what_to_do():
     assert found.tried >= 50 or found.complete
 
 
+def test_a_text_far_too_long_is_refused_in_few_words():
+    with pytest.raises(SettingError, match=r"up to 2\^70 sets .* 1e\+21 of them, which takes about [\d,e+]+ years at "):
+        ExactErasure()(ask_reader("gru", "mean", lengths=(70,)))
+
+
+def test_the_first_set_alone_is_given_unless_every_one_is_asked_for():
+    question = ask_reader(lengths=(6, 5, 6, 4, 5))
+    how = ExactErasure(margin=torch.inf, batch_size=4)
+    firsts, everies = search(question, how), search(question, how, every=True)
+    assert any(len(every.sets) > 1 for every in everies)
+    for first, every in zip(firsts, everies, strict=True):
+        assert torch.equal(first.sets, every.sets[:1])
+
+
 def test_a_constraint_that_forbids_nothing_is_refused():
     with pytest.raises(SettingError, match="forbid nothing"):
         ExactErasure(margin=torch.inf, decision=False)(ask_reader())

@@ -6,7 +6,16 @@ from functools import partial
 import pytest
 
 from diffmask.studies import STUDIES
-from diffmask.studies.digits import MARGIN, Size, analytic_row, run_seed, summarise
+from diffmask.studies.digits import (
+    MARGIN,
+    Job,
+    Size,
+    analytic_row,
+    published_rivals,
+    rivals,
+    run_job,
+    summarise,
+)
 from diffmask.studies.result import write_result
 from diffmask.studies.seeds import run_seeds
 from diffmask.tasks.digits import DigitCounting
@@ -41,15 +50,21 @@ def test_the_papers_erasure_row_is_reproduced_to_four_figures():
     assert row["js_std"] == pytest.approx(0.1555, abs=5e-4)
 
 
+TINY = Size(epochs=1, steps=20, published_steps=10, search_steps=5)
+JOBS = [Job(name, seed) for name in ("diffmask", "published") for seed in range(2)]
+
+
 @pytest.mark.slow
-def test_a_seed_gives_a_row_for_every_method_at_its_depths():
-    found = run_seed(0, Size(epochs=1, steps=20, published_steps=10, search_steps=5))
-    methods = {row["method"] for row in found["rows"]}
-    assert methods == {
-        *("diffmask", "published", "per-example"),
-        *("erasure", "erasure-published", "uniform", "random", "truth"),
-    }
-    assert all("seed" in row and "model_accuracy" in row for row in found["rows"])
+def test_our_recipe_comes_with_a_row_for_every_method_and_the_published_one_alone():
+    found, published = (run_job(JOBS, TINY, number) for number in (0, 3))
+    at_input = {f"{name}, at the input" for name in published_rivals(0, TINY)}
+    others = {"diffmask", "erasure-published", "truth"}
+    assert {row["method"] for row in found["rows"]} == {*rivals(0, TINY), *at_input, *others}
+    assert [(row["method"], row["depth"], row["seed"]) for row in published["rows"]] == [
+        ("published", 0, 1),
+        ("published", 1, 1),
+    ]
+    assert all("model_accuracy" in row for row in found["rows"] + published["rows"])
     json.dumps(found["figures"])
 
 

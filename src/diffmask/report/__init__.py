@@ -9,9 +9,12 @@ TABLES = Registry(
     {
         "digits": "diffmask.report.digits:table",
         "embedded-model": "diffmask.report.plain_results:embedded",
+        "erasure": "diffmask.report.erasure:table",
+        "ground-truth": "diffmask.report.ground_truth:table",
         "needles": "diffmask.report.plain_results:needles",
         "question-answering": "diffmask.report.question_answering:table",
         "sentiment": "diffmask.report.sentiment:table",
+        "trade-off": "diffmask.report.trade_off:table",
     },
 )
 PICTURES = Registry(
@@ -20,8 +23,11 @@ PICTURES = Registry(
         "digits": "diffmask.report.digits:pictures",
         "demo": "diffmask.report.explanations:pictures",
         "embedded-model": "diffmask.report.plain_results:none",
+        "erasure": "diffmask.report.plain_results:none",
+        "ground-truth": "diffmask.report.plain_results:none",
         "needles": "diffmask.report.plain_results:none",
         "question-answering": "diffmask.report.question_answering:pictures",
         "sentiment": "diffmask.report.sentiment:pictures",
+        "trade-off": "diffmask.report.trade_off:pictures",
     },
 )

@@ -9,8 +9,11 @@ STUDIES = Registry(
     {
         "digits": "diffmask.studies.digits:run",
         "embedded-model": "diffmask.studies.embedded_probes:run",
+        "erasure": "diffmask.studies.erasure:run",
+        "ground-truth": "diffmask.studies.ground_truth:run",
         "needles": "diffmask.studies.needles:run",
         "question-answering": "diffmask.studies.question_answering:run",
         "sentiment": "diffmask.studies.sentiment:run",
+        "trade-off": "diffmask.studies.trade_off:run",
     },
 )

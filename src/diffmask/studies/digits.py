@@ -41,11 +41,11 @@ from ..training.step import look
 from ..types import Batch
 from .counter import train_counter
 from .result import write_result
-from .seeds import run_seeds
+from .seeds import made_with, run_seeds
 from .setup import News, Setup
 
 MARGIN, BATCH_SIZE, GOOD = 0.05, 128, 0.04
-AT_INPUT = ", at the input"
+OURS, AT_INPUT = "diffmask", ", at the input"
 MASKS = ("per-example", "erasure")  # whose scores are probabilities of being kept, so that a half is a threshold
 
 
@@ -63,43 +63,58 @@ FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_step
 
 
 def run(setup: Setup) -> News:
-    """Run every seed, saying so as each ends; last comes the result as written."""
+    """Run both recipes with every seed, saying so as each ends; last comes the result as written."""
     size, work = SMALL if setup.small else FULL, setup.work("digits")
-    yield setup.seeds
+    jobs = [Job(name, seed) for name in configs(size) for seed in range(setup.seeds)]
+    yield len(jobs)
     done = {}
-    run_one = partial(run_seed, size=size)
-    for seed, found in run_seeds(run_one, range(setup.seeds), work, repr(size), setup.jobs, setup.take_over):
-        done[seed] = found
-        yield f"seed {seed}: {_line(found['rows'])}"
-    ordered = [done[seed] for seed in sorted(done)]
+    run_one = partial(run_job, jobs, size)
+    for number, found in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
+        done[number] = found
+        yield f"{jobs[number].recipe}, seed {jobs[number].seed}: {_line(found['rows'])}"
+    ordered = [done[number] for number in sorted(done)]
     rows = [row for found in ordered for row in found["rows"]]
-    figures = ordered[0]["figures"]
-    more = {"margin": MARGIN, "good": GOOD, "figures": figures}
-    yield write_result(setup.output, "digits", setup.command, sorted(done), summarise(rows), rows, **more)
+    more = {"margin": MARGIN, "good": GOOD, "figures": ordered[0]["figures"], "made_with": made_with(work, len(jobs))}
+    yield write_result(setup.output, "digits", setup.command, range(setup.seeds), summarise(rows), rows, **more)
 
 
-def run_seed(seed: int, size: Size) -> dict[str, Any]:
-    """Train one model, fit both recipes to it, and score every method against the truth."""
-    task = DigitCounting()
-    counter, accuracy = train_counter(task, seed, size.epochs)
-    model = adapt_digit_counter(counter)
-    fits = {name: fit_probe(model, task, config, seed) for name, config in configs(size).items()}
-    batch = task.collate(task.test)
-    rows = [fit_row(name, fitted, batch, depth) for name, fitted in fits.items() for depth in (0, 1)]
-    rows += [rival_row(name, method, fits["diffmask"], batch, 1) for name, method in rivals(seed, size).items()]
-    at_input = {f"{name}{AT_INPUT}": method for name, method in published_rivals(seed, size).items()}
-    rows += [rival_row(name, method, fits["diffmask"], batch, 0) for name, method in at_input.items()]
-    rows += [analytic_row(batch), truth_row(fits["diffmask"], batch)]
+@dataclass(frozen=True)
+class Job:
+    """One probe to fit, to a model of its seed."""
+
+    recipe: str
+    seed: int
+
+
+def run_job(jobs: Sequence[Job], size: Size, number: int) -> dict[str, Any]:
+    """Train one model, fit one recipe to it, and score it against the truth; ours with every other method beside it."""
+    job, task = jobs[number], DigitCounting()
+    counter, accuracy = train_counter(task, job.seed, size.epochs)
+    fitted = fit_probe(adapt_digit_counter(counter), task, configs(size)[job.recipe], job.seed)
+    batch, ours = task.collate(task.test), job.recipe == OURS
+    rows = [fit_row(job.recipe, fitted, batch, depth) for depth in (0, 1)]
+    rows += method_rows(fitted, batch, job.seed, size) if ours else []
     for row in rows:
-        row |= {"seed": seed, "model_accuracy": accuracy}
-    return {"rows": rows, "figures": figures(fits["diffmask"], seed, size)}
+        row |= {"seed": job.seed, "model_accuracy": accuracy}
+    return {"rows": rows, "figures": figures(fitted, job.seed, size) if ours and not job.seed else {}}
+
+
+def method_rows(fitted: Fit, batch: Batch, seed: int, size: Size) -> list[dict[str, Any]]:
+    """Score every method that needs no fit, with our baseline where it needs one."""
+    at_input = {f"{name}{AT_INPUT}": method for name, method in published_rivals(seed, size).items()}
+    return [
+        *(rival_row(name, method, fitted, batch, 1) for name, method in rivals(seed, size).items()),
+        *(rival_row(name, method, fitted, batch, 0) for name, method in at_input.items()),
+        analytic_row(batch),
+        truth_row(fitted, batch),
+    ]
 
 
 def configs(size: Size) -> dict[str, FitConfig]:
     """Name the recipes that are compared: ours and, in a full run, the published one."""
     ours = recipe(kind="hidden", margin=MARGIN, batch_size=BATCH_SIZE, steps=size.steps)
     published = recipe("published", kind="hidden", margin=MARGIN, steps=size.published_steps or 1)
-    return {"diffmask": ours, "published": published} if size.published_steps else {"diffmask": ours}
+    return {OURS: ours, "published": published} if size.published_steps else {OURS: ours}
 
 
 def fit_probe(model: Adapter, task: DigitCounting, config: FitConfig, seed: int) -> Fit:

@@ -40,15 +40,18 @@ class Probed:
 
 
 @torch.no_grad()
-def probe_examples(fitted: Fit, examples: Sequence[Any], batch_size: int = 64) -> Probed:
-    """Explain and verify every example at every depth, in batches of like length."""
+def probe_examples(
+    fitted: Fit, examples: Sequence[Any], batch_size: int = 64, depths: Sequence[int] | None = None
+) -> Probed:
+    """Explain and verify every example at every depth, or at some, in batches of like length."""
+    chosen = range(fitted.probe.depth_count) if depths is None else depths
     lengths = fitted.task.lengths(examples) or [0] * len(examples)
     order = sorted(range(len(examples)), key=lengths.__getitem__)
     parts: list[tuple[int, tuple[Any, ...]]] = []
     with fitted.model.frozen():
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
-            parts += zip(rows, _probe_batch(fitted, [examples[row] for row in rows]), strict=True)
+            parts += zip(rows, _probe_batch(fitted, [examples[row] for row in rows], chosen), strict=True)
     probability, changed, original, masked = zip(
         *(found for _, found in sorted(parts, key=lambda p: p[0])), strict=True
     )
@@ -60,9 +63,9 @@ def probe_examples(fitted: Fit, examples: Sequence[Any], batch_size: int = 64) -
     )
 
 
-def _probe_batch(fitted: Fit, examples: Sequence[Any]) -> list[tuple[Any, ...]]:
+def _probe_batch(fitted: Fit, examples: Sequence[Any], depths: Sequence[int]) -> list[tuple[Any, ...]]:
     batch, probe = fitted.task.collate(examples).to(fitted.model.device), fitted.probe
-    seen, depths = look(fitted.model, fitted.task, batch), range(probe.depth_count)
+    seen = look(fitted.model, fitted.task, batch)
     votes = probe.votes(seen.reading, depths)
     predictions = seen.masked_each(probe, depths, [vote.hard_keep() & batch.valid for vote in votes])
     measure = fitted.config.objective.divergence
