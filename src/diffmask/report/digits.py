@@ -25,7 +25,9 @@ NAMES = {
     "guan": "Guan et al.",
     "guan, at the input": "Guan et al., at the input",
     "gradient-input": "gradient × input",
+    "gradient-input, at the input": "gradient × input, at the input",
     "leave-one-out": "leave one out",
+    "leave-one-out, at the input": "leave one out, at the input",
     "uniform": "uniform",
     "random": "random",
 }

@@ -1,7 +1,8 @@
 """Digit counting (De Cao et al. 2020, §3.1, Table 1, Figures 3 and 11): a task where the right explanation is known.
 
 Each seed trains its own model and explains it with every method; depth 0 must keep everything, depth 1 exactly the
-query digits.
+query digits. Methods that search a mask are given the baseline that our probe found; those that score without one, the
+mean of the states.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from ..tasks.digits import DigitCounting, labels, truth
 from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
 from ..training.free import FreeConfig
+from ..training.start import survey
 from ..training.step import look
 from ..types import Batch
 from .counter import train_counter
@@ -45,7 +47,7 @@ from .seeds import made_with, run_seeds
 from .setup import News, Setup
 
 MARGIN, BATCH_SIZE, GOOD = 0.05, 128, 0.04
-OURS, AT_INPUT = "diffmask", ", at the input"
+OURS, RIVALS, AT_INPUT = "diffmask", "rivals", ", at the input"
 MASKS = ("per-example", "erasure")  # whose scores are probabilities of being kept, so that a half is a threshold
 
 
@@ -65,13 +67,13 @@ FULL, SMALL = Size(), Size(epochs=20, steps=3000, published_steps=0, search_step
 def run(setup: Setup) -> News:
     """Run both recipes with every seed, saying so as each ends; last comes the result as written."""
     size, work = SMALL if setup.small else FULL, setup.work("digits")
-    jobs = [Job(name, seed) for name in configs(size) for seed in range(setup.seeds)]
+    jobs = [Job(part, seed) for part in (*configs(size), RIVALS) for seed in range(setup.seeds)]
     yield len(jobs)
     done = {}
     run_one = partial(run_job, jobs, size)
     for number, found in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
         done[number] = found
-        yield f"{jobs[number].recipe}, seed {jobs[number].seed}: {_line(found['rows'])}"
+        yield f"{jobs[number].part}, seed {jobs[number].seed}{_line(found['rows'])}"
     ordered = [done[number] for number in sorted(done)]
     rows = [row for found in ordered for row in found["rows"]]
     more = {"margin": MARGIN, "good": GOOD, "figures": ordered[0]["figures"], "made_with": made_with(work, len(jobs))}
@@ -80,34 +82,43 @@ def run(setup: Setup) -> News:
 
 @dataclass(frozen=True)
 class Job:
-    """One probe to fit, to a model of its seed."""
+    """A recipe to fit to the model of a seed, or the rivals to score on it."""
 
-    recipe: str
+    part: str
     seed: int
 
 
 def run_job(jobs: Sequence[Job], size: Size, number: int) -> dict[str, Any]:
-    """Train one model, fit one recipe to it, and score it against the truth; ours with every other method beside it."""
+    """Train the model of a seed and score one part of the methods on it against the truth."""
     job, task = jobs[number], DigitCounting()
     counter, accuracy = train_counter(task, job.seed, size.epochs)
-    fitted = fit_probe(adapt_digit_counter(counter), task, configs(size)[job.recipe], job.seed)
-    batch, ours = task.collate(task.test), job.recipe == OURS
-    rows = [fit_row(job.recipe, fitted, batch, depth) for depth in (0, 1)]
-    rows += method_rows(fitted, batch, job.seed, size) if ours else []
-    for row in rows:
+    model = adapt_digit_counter(counter)
+    found = rival_part(model, task, job.seed, size) if job.part == RIVALS else fit_part(model, task, job, size)
+    for row in found["rows"]:
         row |= {"seed": job.seed, "model_accuracy": accuracy}
-    return {"rows": rows, "figures": figures(fitted, job.seed, size) if ours and not job.seed else {}}
+    return found
 
 
-def method_rows(fitted: Fit, batch: Batch, seed: int, size: Size) -> list[dict[str, Any]]:
-    """Score every method that needs no fit, with our baseline where it needs one."""
-    at_input = {f"{name}{AT_INPUT}": method for name, method in published_rivals(seed, size).items()}
-    return [
-        *(rival_row(name, method, fitted, batch, 1) for name, method in rivals(seed, size).items()),
-        *(rival_row(name, method, fitted, batch, 0) for name, method in at_input.items()),
-        analytic_row(batch),
-        truth_row(fitted, batch),
-    ]
+def fit_part(model: Adapter, task: DigitCounting, job: Job, size: Size) -> dict[str, Any]:
+    """Fit a recipe and score it; ours with the methods beside it that search a mask or know nothing."""
+    fitted = fit_probe(model, task, configs(size)[job.part], job.seed)
+    batch = task.collate(task.test)
+    rows = [fit_row(job.part, fitted, batch, depth) for depth in (0, 1)]
+    if job.part != OURS:
+        return {"rows": rows, "figures": {}}
+    question = _question(fitted, batch, 1)
+    rows += [rival_row(name, method, question) for name, method in searches(job.seed, size).items()]
+    rows += [analytic_row(batch), truth_row(fitted, batch)]
+    return {"rows": rows, "figures": {} if job.seed else figures(fitted, job.seed, size)}
+
+
+def rival_part(model: Adapter, task: DigitCounting, seed: int, size: Size) -> dict[str, Any]:
+    """Score the rivals at our site and, as the paper does, at the input."""
+    batch, states = task.collate(task.test), survey(model, task, [task.collate(task.train)])
+    inputs, ours = (Question(model, task, batch, site, states.means[site]) for site in (0, 1))
+    rows = [rival_row(name, method, ours) for name, method in rivals(seed, size).items()]
+    rows += [rival_row(f"{name}{AT_INPUT}", method, inputs) for name, method in rivals(seed, size).items()]
+    return {"rows": rows, "figures": {}}
 
 
 def configs(size: Size) -> dict[str, FitConfig]:
@@ -121,26 +132,25 @@ def fit_probe(model: Adapter, task: DigitCounting, config: FitConfig, seed: int)
     return fit(model, task, change(config, {"seed": seed}))
 
 
-def rivals(seed: int, size: Size) -> dict[str, Method]:
-    """Name the methods that need no fit."""
+def searches(seed: int, size: Size) -> dict[str, Method]:
+    """Name the methods that search a mask, and those that know nothing."""
     objective = ObjectiveConfig(margin=MARGIN)
     return {
         "per-example": PerExample(objective, FreeConfig(steps=size.search_steps, seed=seed)),
         "erasure": ExactErasure(margin=MARGIN),
-        **published_rivals(seed, size),
-        "gradient-input": GradientInput(),
-        "leave-one-out": LeaveOneOut(),
         "uniform": Uniform(),
         "random": Random(seed),
     }
 
 
-def published_rivals(seed: int, size: Size) -> dict[str, Method]:
-    """Name the rivals of the paper's Table 1, which scores them at the input."""
+def rivals(seed: int, size: Size) -> dict[str, Method]:
+    """Name the rivals of the paper's Table 1, and two more."""
     return {
         "integrated-gradients": IntegratedGradients(),
         "bottleneck": Bottleneck(score="share", steps=size.search_steps, seed=seed),
         "guan": Guan(steps=size.search_steps, seed=seed),
+        "gradient-input": GradientInput(),
+        "leave-one-out": LeaveOneOut(),
     }
 
 
@@ -158,11 +168,10 @@ def fit_row(name: str, fitted: Fit, batch: Batch, depth: int) -> dict[str, Any]:
     }
 
 
-def rival_row(name: str, method: Method, fitted: Fit, batch: Batch, site: int) -> dict[str, Any]:
-    """Score a method at a site against the query digits, with the fitted baseline standing in for what is dropped."""
-    question = _question(fitted, batch, site)
+def rival_row(name: str, method: Method, question: Question) -> dict[str, Any]:
+    """Score a method against the query digits, wherever it is asked."""
     scores = method(question)
-    row = {"method": name, "depth": 1, **_against_truth(scores, batch, 1)}
+    row = {"method": name, "depth": 1, **_against_truth(scores, question.batch, 1)}
     return row | _masked(question, scores > 0.5) if name in MASKS else row
 
 
@@ -222,8 +231,8 @@ def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _line(rows: Sequence[Mapping[str, Any]]) -> str:
-    shown = {row["method"]: row for row in rows if row["depth"] == 1}
-    return ", ".join(f"{name} KL {row['kl']:.3f}" for name, row in shown.items() if name in ("diffmask", "published"))
+    first = next(row for row in rows if row["depth"] == 1)
+    return f": {first['method']} KL {first['kl']:.3f}"
 
 
 def figures(fitted: Fit, seed: int, size: Size) -> dict[str, Any]:
@@ -236,7 +245,7 @@ def _attribution_figure(fitted: Fit, seed: int, size: Size) -> dict[str, Any]:
     digits = torch.tensor([[8, 8, 3, 1, 3, 9]])
     inputs = {"query": torch.tensor([[8, 1]]), "digits": digits, "length": torch.tensor([6])}
     batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
-    methods = {**rivals(seed, size), "diffmask": ProbeScores(fitted.probe)}
+    methods = {**searches(seed, size), **rivals(seed, size), "diffmask": ProbeScores(fitted.probe)}
     scores = {name: method(_question(fitted, batch, 1)) for name, method in methods.items()}
     scores["diffmask, depth 0"] = methods["diffmask"](_question(fitted, batch, 0))
     return {
