@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from diffmask.errors import SettingError, StorageError
-from diffmask.explanation import Explanation, Verification
+from diffmask.errors import DataError, SettingError, StorageError
+from diffmask.explanation import Explanation, Verification, to_pixels
 from diffmask.storage import save_tensors
 
 MEASURED = Verification(0.04, 0.1, "kl", {"label": 1}, {"label": 1})
@@ -74,3 +74,28 @@ def test_a_file_of_another_kind_is_no_explanation(tmp_path):
     save_tensors(tmp_path / "probe", "probe", {"w": torch.zeros(1)}, {})
     with pytest.raises(StorageError, match="is a saved probe: give the path of a saved explanation"):
         Explanation.load(tmp_path / "probe")
+
+
+def test_every_pixel_has_the_score_of_its_patch():
+    scores = torch.arange(12.0).view(2, 6)
+    shown = to_pixels(scores, grid=(2, 3), size=(8, 6))
+    assert shown.shape == (2, 8, 6)
+    for row in range(8):
+        for column in range(6):
+            assert shown[1, row, column] == scores[1, (row // 4) * 3 + column // 2]
+
+
+def test_blended_scores_keep_the_middle_of_each_patch_and_go_straight_between():
+    scores = torch.tensor([1.0, 3.0])
+    shown = to_pixels(scores, grid=(1, 2), size=(3, 6), how="bilinear")
+    assert shown[0].tolist() == pytest.approx([1, 1, 1 + 2 / 3, 1 + 4 / 3, 3, 3])
+    assert torch.equal(scores, torch.tensor([1.0, 3.0]))
+
+
+def test_a_size_that_is_no_multiple_of_the_grid_gives_each_pixel_the_patch_its_middle_lies_in():
+    assert to_pixels(torch.tensor([0.0, 1.0]), grid=(1, 2), size=(1, 3))[0].tolist() in ([0, 0, 1], [0, 1, 1])
+
+
+def test_scores_that_do_not_fill_the_grid_are_refused():
+    with pytest.raises(DataError, match=r"5 scores are not one for each patch of a grid of 2×3: .*task.grid"):
+        to_pixels(torch.zeros(5), (2, 3), (8, 6))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .errors import SettingError
+from .errors import DataError, SettingError
 from .storage import load_tensors, save_tensors
 
 KIND = "explanation"
@@ -98,3 +99,29 @@ class Explanation:
             certified=info["certified"],
             info=info["info"],
         )
+
+
+def to_pixels(
+    scores: Float[Tensor, "*rest unit"],
+    grid: tuple[int, int],
+    size: tuple[int, int],
+    how: Literal["nearest", "bilinear"] = "nearest",
+) -> Float[Tensor, "*rest height width"]:
+    """Lay the scores of an image's patches out over its pixels: each patch evenly, or blended with its neighbours.
+
+    >>> import torch
+    >>> to_pixels(torch.tensor([1.0, 2.0]), grid=(1, 2), size=(1, 4))
+    tensor([[1., 1., 2., 2.]])
+
+    The patches are in the order of reading, `grid` is (rows, columns) and `size` (height, width) in pixels.
+    """
+    if scores.shape[-1] != grid[0] * grid[1]:
+        raise DataError(
+            f"{scores.shape[-1]} scores are not one for each patch of a grid of {grid[0]}×{grid[1]}: pass the grid of "
+            "the images, task.grid"
+        )
+    if how not in ("nearest", "bilinear"):
+        raise SettingError(f"scores are laid out over pixels by 'nearest' or 'bilinear', got '{how}'")
+    maps = scores.reshape(1, -1, *grid)
+    mode = "nearest-exact" if how == "nearest" else how  # exact: a pixel belongs to the patch its middle lies in
+    return F.interpolate(maps.float(), size, mode=mode).reshape(*scores.shape[:-1], *size)

@@ -15,6 +15,7 @@ from ..errors import ModelError, SiteError
 from ..types import Batch
 from .sites import Site, Sites
 from .structure import blocks_beside, find_sites, in_order_of_calls, input_part, named_site
+from .vision import PIXELS, any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,10 @@ class Adapter:
         self.model, self.sites, self.passed = model, Sites(sites), tuple(passed)
 
     def __call__(self, batch: Batch) -> Any:
-        return self.model(**batch.inputs)
+        inputs = dict(batch.inputs)
+        if PIXELS in inputs:  # not every model casts them to what it computes in
+            inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
+        return self.model(**inputs)
 
     @property
     def device(self) -> torch.device:
@@ -43,6 +47,12 @@ class Adapter:
     def dtype(self) -> torch.dtype:
         """What the model computes in."""
         return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+
+    @property
+    def patch(self) -> tuple[int, int] | None:
+        """The height and width of the patches an image is cut into, if the model reads images."""
+        conv = projection_of(self.model)
+        return None if conv is None else (conv.stride[0], conv.stride[1])
 
     @property
     def causal(self) -> bool:
@@ -131,7 +141,7 @@ def _checksums(tensor: Tensor) -> bytes:
 
 
 def adapt(
-    model: nn.Module, tokenizer: Any = None, *, sites: Sequence[Site | str] | None = None, example: Batch | None = None
+    model: nn.Module, processor: Any = None, *, sites: Sequence[Site | str] | None = None, example: Batch | None = None
 ) -> Adapter:
     """Find the sites of `model` by structure, or take them by hand.
 
@@ -139,26 +149,50 @@ def adapt(
     >>> adapt(nn.Sequential(nn.Embedding(10, 8), encoder)).sites.names
     ('0', '1.layers.0:input', '1.layers.0', '1.layers.1')
 
-    A string names a module, with ":input" for what goes into it. A `tokenizer` is checked to fit the model. With it, or
-    with an `example`, the model is run once, and modules that it calls several times in one pass get a site per call.
+    A string names a module, with ":input" for what goes into it. A `processor`, a tokenizer or what prepares images, is
+    checked to fit the model. With it, or with an `example`, the model is run once, and modules that it calls several
+    times in one pass get a site per call. A vision model is run on an image anyway, to see where its patches stand.
     """
     if not isinstance(model, nn.Module):
         raise SiteError(f"adapt takes a PyTorch module, got {type(model).__name__}: load the model first")
-    if isinstance(tokenizer, list | tuple | str):
-        raise SiteError(f"adapt takes a tokenizer after the model, got {tokenizer!r}: name sites with sites=[…]")
+    if isinstance(processor, list | tuple | str):
+        raise SiteError(f"adapt takes a tokenizer after the model, got {processor!r}: name sites with sites=[…]")
     if isinstance(sites, str):
         raise SiteError(f"sites takes a list of names, got the string '{sites}': write sites=['{sites}']")
     found = find_sites(model) if sites is None else [named_site(model, site) for site in sites]
     adapter = Adapter(model, found, blocks_beside(model, found))
-    if tokenizer is not None:
-        check_vocabulary(model, tokenizer)
-    if example is None and tokenizer is not None:
-        example = any_text(model, tokenizer).to(adapter.device)
+    if projection_of(model) is not None:
+        return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
+    if processor is not None:
+        check_vocabulary(model, processor)
+    if example is None and processor is not None:
+        example = any_text(model, processor).to(adapter.device)
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
         found = in_order_of_calls(found, lambda: adapter(example))
     return Adapter(model, found, blocks_beside(model, found))
+
+
+def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, found_by_structure: bool) -> Adapter:
+    """Tell the sites of a vision model where their patches stand, and check that a processor fits."""
+    model, conv = adapter.model, projection_of(adapter.model)
+    assert conv is not None  # whoever calls has seen it
+    image = any_image(model, conv, processor)
+    example = example or image
+    if example is None and found_by_structure:
+        raise SiteError(
+            f"{type(model).__name__} does not say how large its images are: give one, adapt(model, example=batch)"
+        )
+    if example is None:
+        return adapter
+    example = example.to(adapter.device)
+    with torch.no_grad(), adapter.frozen():
+        if processor is not None and image is not None:
+            check_image(model, conv, image.inputs[PIXELS], lambda: adapter(image.to(adapter.device)))
+        sites = in_order_of_calls(adapter.sites, lambda: adapter(example))
+        sites = laid_out(model, sites, found_by_structure, lambda: adapter(example))
+    return Adapter(model, sites, blocks_beside(model, sites))
 
 
 def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:

@@ -62,8 +62,8 @@ def reads_first(model: Adapter, batch: Batch) -> bool:
     state = states[site.name].requires_grad_(True)
     with torch.enable_grad(), put(site, state):
         output = model(batch)
-    answer = output if isinstance(output, Tensor) else output[0]
-    (slope,) = torch.autograd.grad(answer.float().square().sum(), state, materialize_grads=True)
+        size = (output if isinstance(output, Tensor) else output[0]).float().square().sum()
+    (slope,) = torch.autograd.grad(size, state, materialize_grads=True)
     return bool((slope[:, 0] != 0).any())
 
 

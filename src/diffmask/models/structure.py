@@ -16,6 +16,7 @@ from torch import nn
 from ..errors import SiteError
 from ..registry import unknown
 from .sites import Site, trace
+from .vision import find_patch_sites, reads_images
 
 Named = tuple[str, nn.Module]
 
@@ -23,6 +24,8 @@ Named = tuple[str, nn.Module]
 def find_sites(model: nn.Module) -> list[Site]:
     """Find the input embeddings before position, what enters the first block, and what leaves each block."""
     where, part = input_part(model)
+    if reads_images(model):
+        return find_patch_sites(model, [(where + name, block) for name, block in _blocks(part)])
     embedding, blocks = _input_embedding(part), _blocks(part)
     if embedding is None and not blocks:
         raise SiteError(

@@ -1,0 +1,61 @@
+"""From images to verified explanations, patch by patch."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from diffmask.explaining.explain import explain
+from diffmask.explanation import Explanation, to_pixels
+from diffmask.models.adapter import adapt
+from diffmask.tasks.images import ImageClassification, PlainProcessor
+from diffmask.training.config import FitConfig, recipe
+from diffmask.training.fit import fit
+from patch_toy import COLUMNS, ROWS, SIDE, evidence_images, patch_problem
+from tiny_vision import ARCHITECTURES, build, images
+from toys import small_recipe
+
+
+def short(kind: str, **changes: object) -> FitConfig:
+    """A recipe of a few steps, which finds nothing yet."""
+    config = recipe(kind=kind, steps=4, batch_size=4, **changes)
+    return replace(config, probe=replace(config.probe, baseline=replace(config.probe.baseline, ablation_steps=2)))
+
+
+@pytest.mark.parametrize(("kind", "site"), [("input", "cut"), ("hidden", "blocks.0:input")])
+def test_patches_without_evidence_are_dropped_and_what_is_kept_is_enough(kind, site):
+    model, task = patch_problem(sites=[site])
+    fitted = fit(model, task, small_recipe(kind=kind, margin=0.05, steps=80, batch_size=16, learning_rate=0.02))
+    pixels, colours = evidence_images(40, seed=1)
+    explained = explain(fitted, list(pixels))
+    assert sum(one.verified for one in explained) >= 36
+    kept = torch.stack([one.kept for one in explained]).float()
+    assert kept[colours == 1].mean() < 0.05 and kept[colours != 1].mean() > 0.9
+    assert all(one.info["grid"] == [ROWS, COLUMNS] for one in explained)
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+@pytest.mark.parametrize("name", ["ViTForImageClassification", "SwinForImageClassification"])
+def test_a_vision_transformer_is_fitted_explained_and_verified(name, kind):
+    height, width = ARCHITECTURES[name][1]
+    model = adapt(build(name), PlainProcessor((height, width)))
+    bytes_ = (images(name, 24).sigmoid() * 255).to(torch.uint8)
+    task = ImageClassification(
+        PlainProcessor((height, width)), bytes_[:16], bytes_[16:], patch=model.patch, labels="abc"
+    )
+    (one,) = explain(fit(model, task, short(kind, margin=1e-3)), [bytes_[0]], depth=0)
+    rows, columns = task.grid
+    assert len(one.units) == rows * columns and one.units[columns] == "1,0"
+    assert one.scores.shape == (len(model.sites), rows * columns) and one.verification is not None
+    assert one.info["labels"] == ["a", "b", "c"]
+    assert not any(module._forward_hooks for module in model.model.modules())
+
+
+def test_an_explanation_keeps_its_grid_on_disk_and_shows_on_pixels(tmp_path):
+    model, task = patch_problem(100)
+    (one,) = explain(fit(model, task, short("input")), [task.train[0]])
+    one.save(tmp_path / "one.safetensors")
+    loaded = Explanation.load(tmp_path / "one.safetensors")
+    shown = to_pixels(loaded.scores, tuple(loaded.info["grid"]), task.size)
+    assert shown.shape == (len(one.depths), ROWS * SIDE, COLUMNS * SIDE)
+    assert torch.equal(shown[:, ::SIDE, ::SIDE].flatten(1), one.scores)
