@@ -27,7 +27,7 @@ ORDER = [
     ["training"],
     ["explaining"],
     ["attribution"],
-    ["evaluation"],
+    ["evaluation", "attention"],
     ["report"],
     ["studies"],
     ["cli"],

@@ -55,9 +55,13 @@ class Batch:
         """Stand `count` copies of the batch one after the other."""
         return self._with(lambda tensor: repeat(tensor, count) if tensor.dim() and len(tensor) == len(self) else tensor)
 
+    def take(self, rows: Int[Tensor, " row"]) -> Batch:
+        """Make a batch of some examples, in any order and number; their padding stays."""
+        return self._with(lambda tensor: tensor[rows] if tensor.dim() and len(tensor) == len(self) else tensor)
+
     def example(self, row: int) -> Batch:
-        """Make a batch of one example alone; its padding stays."""
-        return self._with(lambda tensor: tensor[row : row + 1] if tensor.dim() and len(tensor) == len(self) else tensor)
+        """Make a batch of one example alone."""
+        return self.take(torch.tensor([row], device=self.valid.device))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffmask.attribution.erasure import ExactErasure, _duration, repeat_example, search
+from diffmask.attribution.erasure import ExactErasure, _duration, search
 from diffmask.errors import SettingError
 from diffmask.objective.constraint import Constraint
 from diffmask.objective.divergence import agreement, divergence
@@ -51,20 +51,20 @@ def test_the_smallest_set_of_words_is_the_one_found_by_trying_each(ask_text, kin
 def test_one_example_many_times_over_takes_along_all_that_belongs_to_it():
     inputs = {"ids": torch.arange(6).view(2, 3), "table": torch.zeros(7), "flag": "yes"}
     valid, place = torch.tensor([[True, True], [True, False]]), torch.tensor([[0, 1, 1], [-1, 0, 0]])
-    batch = repeat_example(Batch(inputs, valid, place, torch.tensor([2, 1])), 1, 3)
+    batch = Batch(inputs, valid, place, torch.tensor([2, 1])).example(1).repeat(3)
     assert batch.inputs["ids"].tolist() == [[3, 4, 5]] * 3 and batch.inputs["flag"] == "yes"
     assert batch.valid.tolist() == [[True, False]] * 3 and len(batch.inputs["table"]) == 7
     assert batch.place.tolist() == [[-1, 0, 0]] * 3 and batch.ask.tolist() == [1, 1, 1]
 
 
 def test_one_example_of_tokens_has_no_places(ask_text):
-    batch = repeat_example(ask_text(WRITTEN).batch, 0, 2)
+    batch = ask_text(WRITTEN).batch.example(0).repeat(2)
     assert batch.place is None and batch.ask is None and len(batch) == 2
 
 
 def every_optimum_by_hand(question, row, how):
     """Try every set of one example, one at a time, and return all of the smallest that hold."""
-    seen = look(question.model, question.task, repeat_example(question.batch, row, 1))
+    seen = look(question.model, question.task, question.batch.example(row))
     units = question.batch.valid[row].nonzero().flatten().tolist()
     for size in range(how.smallest, len(units) + 1):
         held = []

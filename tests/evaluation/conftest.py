@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from diffmask.attribution.method import Method, Question
-from diffmask.training.draws import unit_noise
 from diffmask.evaluation.metric import Case
 from diffmask.evaluation.remove_to_baseline import ToBaseline
 from diffmask.models.adapter import adapt
 from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, TextClassification
+from diffmask.training.draws import unit_noise
 from tiny_text import TEXTS, make_model, make_tokenizer
 from toys import evidence_model, evidence_task
 

@@ -9,9 +9,9 @@ import torch
 from diffmask.attribution.method import Method
 from diffmask.attribution.per_example import PerExample
 from diffmask.errors import SettingError
-from diffmask.training.draws import unit_noise
 from diffmask.evaluation.ranking import spearman
 from diffmask.evaluation.stability import SeedAgreement, SeedOverlap, SeedSpread, jaccard, stability
+from diffmask.training.draws import unit_noise
 from diffmask.training.free import FreeConfig
 
 

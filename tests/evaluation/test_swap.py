@@ -7,10 +7,10 @@ import torch
 
 from diffmask.attribution.erasure import ExactErasure
 from diffmask.errors import DataError, SettingError
-from diffmask.training.draws import content_seeds
 from diffmask.evaluation.swap import Hindsight, SwapFlips, SwapTest
 from diffmask.evaluation.swap_pool import collect
 from diffmask.objective.divergence import divergence
+from diffmask.training.draws import content_seeds
 from diffmask.types import Bernoulli
 
 WEIGHTS = torch.tensor([0.0, 0.0, 3.0, -3.0])

@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..errors import SettingError
-from ..masking.copies import repeat_example as repeat_example
 from ..masking.precision import full_precision
 from ..masking.sets import count_sets, in_order
 from ..objective.constraint import Constraint

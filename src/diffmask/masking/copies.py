@@ -5,30 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool
 from torch import Tensor
 
 from ..models.adapter import Adapter
 from ..models.sites import capture
 from ..types import Batch
 from .mask import run_masked
-
-
-def repeat_example(batch: Batch, row: int, times: int) -> Batch:
-    """Make a batch of one example many times over."""
-
-    return take_rows(batch, torch.full((times,), row, device=batch.valid.device))
-
-
-def take_rows(batch: Batch, rows: Int[Tensor, " row"]) -> Batch:
-    """Make a batch of some examples of another, in any order and number."""
-
-    def some(tensor: Tensor) -> Tensor:
-        return tensor[rows] if tensor.dim() and len(tensor) == len(batch) else tensor
-
-    inputs = {name: some(value) if isinstance(value, Tensor) else value for name, value in batch.inputs.items()}
-    others = (None if tensor is None else some(tensor) for tensor in (batch.place, batch.ask))
-    return Batch(inputs, some(batch.valid), *others)
 
 
 class Copies:
@@ -38,8 +21,8 @@ class Copies:
         self, model: Adapter, batch: Batch, row: int, site_name: str, baseline: Tensor | None, count: int
     ) -> None:
         self.model, self.site_name, self.baseline, self.count = model, site_name, baseline, count
-        self.batch = repeat_example(batch, row, count)
-        with torch.no_grad(), capture(self._sites_before(repeat_example(batch, row, 1))) as self.states:
+        self.batch = batch.example(row).repeat(count)
+        with torch.no_grad(), capture(self._sites_before(batch.example(row))) as self.states:
             self.original: Any = model(self.batch)
 
     def run(self, sets: Bool[Tensor, "set unit"]) -> Any:

@@ -46,7 +46,7 @@ def run_knocked_out(
 
 
 def _attention_with_gradient(weights: Tensor) -> AbstractContextManager[None]:
-    """Take the plain attention kernel where a gradient must reach the mask: the fused one refuses it at some lengths."""
+    """Take the plain attention kernel where a gradient must reach the mask: the fused one refuses some lengths."""
     return sdpa_kernel(SDPBackend.MATH) if weights.requires_grad else nullcontext()
 
 

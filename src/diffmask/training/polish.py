@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..masking.copies import take_rows
 from ..masking.knockout import run_knocked_out
 from ..masking.mask import at_positions, mask_state
 from ..models.sites import replace
@@ -109,7 +108,7 @@ class Polish:
         return torch.cat(parts) if parts else torch.zeros(0, device=keep.device)
 
     def _distance(self, rows: Int[Tensor, " set"], keep: Bool[Tensor, "set unit"]) -> Float[Tensor, " set"]:
-        seen, batch = self.seen, take_rows(self.seen.batch, rows)
+        seen, batch = self.seen, self.seen.batch.take(rows)
         masked = seen.task.read(self._run(batch, rows, keep), batch)
         original = _take(seen.original, rows)
         far = divergence(original, masked, self.constraint.measure)
