@@ -8,7 +8,7 @@ paper leaves open what its columns mean: `definitions` in the result says what o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -58,7 +58,7 @@ class Size:
     steps: int = 1000
     train: int | None = None
     sentences: int | None = None
-    masked: int = 200  # of the searched sentences, evenly spaced, for which masks are learned too
+    masked: int = 200  # of them, evenly spaced, for which masks are learned; the strict margin is asked of these alone
     longest: int = LONGEST
 
 
@@ -97,25 +97,24 @@ def margin_rows(
     model: Adapter, task: WordTask, texts: Sequence[str], margin: float, seed: int, size: Size
 ) -> list[dict[str, Any]]:
     """Search and score everything under one constraint."""
-    constraint = Constraint(margin, decision=False)
-    searched = search_all(model, task, texts, margin)
-    count = min(size.masked, len(texts))
-    chosen = [number * len(texts) // count for number in range(count)]
-    question, truth = ask(model, task, [texts[number] for number in chosen]), [searched[number] for number in chosen]
+    constraint, count = Constraint(margin, decision=False), min(size.masked, len(texts))
+    some = [texts[number * len(texts) // count] for number in range(count)]
+    searched = search_all(model, task, texts if margin == MARGINS[0] else some, margin)
+    truth, question = [searched[text] for text in some], ask(model, task, some)
     with model.frozen():
         polish = Polish(look(model, task, question.batch), question.site_name, question.baseline, constraint)
         found = []
         for name, keep in masks(question, polish, margin, seed, size).items():
             holds = polish.distance(torch.arange(len(keep), device=keep.device), keep).isfinite()
             found.append({"method": name, "margin": margin, **score_masks(keep, holds, truth)})
-    return [exact_row(searched, margin), *found]
+    return [exact_row(list(searched.values()), margin), *found]
 
 
-def search_all(model: Adapter, task: WordTask, texts: Sequence[str], margin: float) -> list[Found]:
+def search_all(model: Adapter, task: WordTask, texts: Sequence[str], margin: float) -> dict[str, Found]:
     """Search every sentence, alone, for all of its smallest sets."""
     how = ExactErasure(margin, decision=False, smallest=0, most_units=LONGEST)
-    found = [search(ask(model, task, [text]), how, every=True)[0] for text in texts]
-    return [Found(one.sets.cpu(), one.size, one.least, one.complete, one.tried) for one in found]
+    found = {text: search(ask(model, task, [text]), how, every=True)[0] for text in texts}
+    return {text: replace(one, sets=one.sets.cpu()) for text, one in found.items()}
 
 
 def ask(model: Adapter, task: WordTask, texts: Sequence[str]) -> Question:
