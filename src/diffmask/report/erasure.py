@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 COLUMNS = ("precision", "recall", "f1", "optimality", "l0")
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Return one line per margin and method, over all seeds, after what the paper gives."""
+    """Return one line per margin and method, mean and spread over the seeds, after what the paper gives."""
     lines = ["| margin | method | precision | recall | F1 | optimal | kept |", "|---|---|---|---|---|---|---|"]
     for name, figures in result["published"].items():
         lines.append(_line("–", f"{name}, published", [figures]))
@@ -22,5 +22,10 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def _line(margin: str, method: str, rows: list[Mapping[str, Any]]) -> str:
-    figures = " | ".join(f"{mean(row[column] for row in rows):.1f} %" for column in COLUMNS)
+    figures = " | ".join(_figure([row[column] for row in rows]) for column in COLUMNS)
     return f"| {margin} | {method} | {figures} |"
+
+
+def _figure(values: list[float]) -> str:
+    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{mean(values):.1f}{spread} %"
