@@ -1,5 +1,6 @@
 import json
 import math
+import multiprocessing
 import time
 from functools import partial
 
@@ -118,6 +119,18 @@ def test_a_failing_seed_does_not_lose_the_finished_ones(tmp_path, jobs):
     with pytest.raises(ValueError, match="seed 2 fails"):
         dict(run_seeds(partial(fail_at_two, tmp_path), [0, 1, 2], tmp_path, "x", jobs))
     assert {path.name for path in tmp_path.iterdir()} == {"seed-000.json", "seed-001.json"}
+
+
+def fail_or_go_on(seed):
+    if seed:
+        time.sleep(600)
+    raise ValueError("seed 0 fails")
+
+
+def test_nobody_waits_for_the_other_seeds_when_one_fails(tmp_path):
+    with pytest.raises(ValueError, match="seed 0 fails"):
+        dict(run_seeds(fail_or_go_on, [0, 1], tmp_path, "x", jobs=2))
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("name", STUDIES.names)

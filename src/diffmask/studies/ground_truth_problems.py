@@ -94,8 +94,8 @@ def two_hop(seed: int, size: Size) -> Problem:
     program = TwoHopModel(SYMBOLS, FILLERS, LONGEST, seed)
     model = adapt_two_hop(program)
     batch, nothing = task.collate(task.test), torch.zeros(program.embedding.embedding_dim)
-    # Wide voters: whether a fact is the one that is asked for is no linear question. Nearly open at the start: attention
-    # is hard here, so a needed unit that closed while the constraint was still loose has no gradient to come back by.
+    # Wide voters: whether a fact is the one that is asked for is no linear question. Nearly open at the start: where
+    # attention is hard, a needed unit that closed while the constraint was still loose has no gradient to come back by.
     settings = {**NOTHING, "hidden": 128, "learning_rate": RATE, "depths_per_step": 0, "batch_size": 64}
     settings |= {"start_open": 0.98}
     config = recipe(kind="hidden", steps=size.hop_steps, seed=seed, **settings)

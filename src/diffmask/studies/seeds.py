@@ -76,7 +76,7 @@ def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, d
         for seed in seeds:
             yield seed, run(seed)
         return
-    context = multiprocessing.get_context("spawn")
+    context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         futures = {pool.submit(run, seed): seed for seed in seeds}
         try:
@@ -84,4 +84,6 @@ def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, d
                 yield futures[future], future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()  # or it would go on for long with what nobody waits for any more
             raise
