@@ -1,5 +1,6 @@
 """Models small enough to know the answer, and one thread: two cores are shared with other jobs."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from diffmask.models.adapter import Adapter, adapt
 from diffmask.types import Batch
 
 torch.set_num_threads(1)
+os.environ.pop("FORCE_COLOR", None)  # some CI sets it, and colours would stand between the words
 
 
 class Block(nn.Module):

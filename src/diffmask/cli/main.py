@@ -115,8 +115,8 @@ def list_names() -> None:
     from ..training.config import RECIPES
 
     for registry in (STUDIES, METHODS, METRICS, REMOVALS, DIVERGENCES, SPARSITIES):
-        say.print(f"{registry.kind}: {', '.join(registry.names)}", highlight=False)
-    say.print(f"recipe: {', '.join(RECIPES)}", highlight=False)
+        say.print(f"{registry.kind}: {', '.join(registry.names)}", highlight=False, soft_wrap=True)
+    say.print(f"recipe: {', '.join(RECIPES)}", highlight=False, soft_wrap=True)
 
 
 def main() -> None:
