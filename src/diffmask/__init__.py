@@ -39,17 +39,22 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .tasks.text import TextRegression as TextRegression
     from .tasks.text import TokenClassification as TokenClassification
     from .tasks.units import Kept as Kept
+    from .training.budget import BudgetConfig as BudgetConfig
+    from .training.budget import fit_budget as fit_budget
     from .training.config import FitConfig as FitConfig
     from .training.config import recipe as recipe
     from .training.fit import Fit as Fit
     from .training.fit import fit as fit
     from .training.saved import load_fit as load_fit
     from .training.saved import save_fit as save_fit
+    from .training.saved_budget import load_budget as load_budget
+    from .training.saved_budget import save_budget as save_budget
     from .types import Batch as Batch
 
 _PUBLIC = {
     "Adapter": "models.adapter",
     "Batch": "types",
+    "BudgetConfig": "training.budget",
     "CaptumProbe": "explaining.captum",
     "Continuation": "tasks.continuation",
     "Explanation": "explanation",
@@ -73,6 +78,8 @@ _PUBLIC = {
     "compare": "evaluation.compare",
     "explain": "explaining.explain",
     "fit": "training.fit",
+    "fit_budget": "training.budget",
+    "load_budget": "training.saved_budget",
     "load_embedded": "explaining.embedded",
     "in_chat": "tasks.continuation",
     "load_fit": "training.saved",
@@ -81,6 +88,7 @@ _PUBLIC = {
     "recipe": "training.config",
     "replace": "models.sites",
     "resume": "models.sites",
+    "save_budget": "training.saved_budget",
     "save_fit": "training.saved",
     "to_pixels": "explanation",
 }

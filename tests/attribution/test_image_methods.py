@@ -5,6 +5,8 @@ import torch
 
 from diffmask.attribution import METHODS
 from diffmask.attribution.attention import Attention
+from diffmask.attribution.chefer import Chefer
+from diffmask.attribution.grad_cam import GradCam
 from diffmask.attribution.leave_one_out import LeaveOneOut
 from diffmask.attribution.method import Question
 from diffmask.attribution.rollout import Rollout
@@ -18,8 +20,9 @@ from tiny_vision import ARCHITECTURES, LAYERS, PATCH, build, images
 VIT = "ViTForImageClassification"
 ON_PATCHES = {"BeitForImageClassification", "CLIPForImageClassification"}  # they answer from the mean of the patches
 CLASSIFIERS = [name for name in ARCHITECTURES if not name.startswith(("Swin", "CLIPVision"))]
-RIVALS = ["gradient", "gradient-input", "integrated-gradients", "leave-one-out", "rollout", "attention"]
-OTHERS = ["kernel-shap", "lime", "greedy", "random", "uniform"]
+RIVALS = ["gradient", "gradient-input", "integrated-gradients", "leave-one-out"]
+RIVALS += ["rollout", "attention", "chefer", "grad-cam"]
+OTHERS = ["rise", "kernel-shap", "lime", "greedy", "random", "uniform"]
 
 
 def ask(name: str = VIT, depth: int = 0, rows: slice = slice(None), dtype: torch.dtype = torch.float32) -> Question:
@@ -104,16 +107,18 @@ def test_units_may_be_made_of_several_patches():
     place = (torch.arange(15) // 5).expand(2, 15)  # a unit is a row of the grid
     rows = Batch(question.batch.inputs, torch.ones(2, 3, dtype=torch.bool), place)
     wide = Question(question.model, question.task, rows, 0, question.baseline)
-    for method in (Attention(), Rollout()):
+    for method in (Attention(), Rollout(), Chefer(), GradCam()):
         torch.testing.assert_close(method(wide), method(question).view(2, 3, 5).sum(-1))
     assert LeaveOneOut()(wide).shape == (2, 3)
 
 
 def test_windows_of_attention_are_refused():
     question = ask("SwinForImageClassification")
-    for method in (Attention(), Rollout()):
+    for method in (Attention(), Rollout(), Chefer()):
         with pytest.raises(ModelError, match="SwinForImageClassification gives no attention probabilities"):
             method(question)
+    with pytest.raises(ModelError, match=r"Swin.* has no last block that holds one state per position"):
+        GradCam()(question)
     assert LeaveOneOut()(question).shape == (2, 16)
 
 

@@ -13,6 +13,7 @@ from diffmask.errors import ModelError, SettingError, UnknownNameError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import ObjectiveConfig
 from diffmask.settings import change
+from diffmask.training.budget import in_context
 from diffmask.training.free import FreeConfig
 from diffmask.training.step import look
 from toys import evidence_model, evidence_task
@@ -29,8 +30,9 @@ SETTINGS = {
     "guan": {"steps": 6, "weight": 1e-6, "learning_rate": 1.0},
     "lime": {"samples": 16},
     "kernel-shap": {"samples": 16},
+    "rise": {"samples": 16},
 }
-NEED_ATTENTION = ["attention", "rollout"]  # these are asked about text models, and refuse one that only reads on
+NEED_ATTENTION = ["attention", "rollout", "chefer"]  # asked about text models, they refuse one that only reads on
 HIDDEN = {"bert": 2, "llama": 2, "lstm": 1}  # the depth of a site inside each text model
 WRITTEN = ["a funny movie .", "enjoyable", "a fast enjoyable movie . funny", "a a fast movie"]
 CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # another batch or another padding rounds otherwise
@@ -38,10 +40,11 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # another batch or another padding rounds 
 
 def make(name, question):
     """Make a method for a question; a probe has to fit the model, and says something at random."""
-    if name != "probe":
+    if name not in ("probe", "budget"):
         return METHODS.get(name)(**SETTINGS.get(name, {}))
     seen, names = look(question.model, question.task, question.batch), question.model.sites.names
-    widths, reads = ([held[site].shape[-1] for site in names] for held in (seen.states, seen.reading))
+    read = in_context(seen) if name == "budget" else seen.reading
+    widths, reads = ([held[site].shape[-1] for site in names] for held in (seen.states, read))
     probe = make_probe(names, widths, ProbeConfig(kind="hidden"), reads)
     torch.manual_seed(0)
     for parameter in probe.parameters():

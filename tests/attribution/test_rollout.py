@@ -9,6 +9,7 @@ from diffmask.attribution.method import Question
 from diffmask.attribution.rollout import Rollout
 from diffmask.errors import ModelError, SettingError
 from diffmask.models.adapter import adapt
+from diffmask.models.attention import Attended
 from diffmask.tasks.tensors import TensorTask
 from diffmask.types import Batch, Categorical
 from toys import evidence_model, evidence_task
@@ -128,7 +129,7 @@ def test_a_model_without_attention_is_refused_by_name(ask_text):
 
 def test_blocks_that_do_not_match_the_attention_are_refused(ask_text, monkeypatch):
     question = ask_text(depth=2)
-    monkeypatch.setattr("diffmask.attribution.rollout.attention", lambda *_: question.model(question.batch) and [])
+    monkeypatch.setattr("diffmask.models.flow.attend", lambda *_: Attended(question.model(question.batch), []))
     with pytest.raises(ModelError, match=r"cannot tell which of the 0 attention layers .* as 2 blocks ran"):
         Rollout()(question)
 

@@ -100,3 +100,17 @@ def test_the_published_gate_is_two_weight_normalised_layers():
     hidden = torch.tanh(state @ first.weight.T + first.bias)
     assert torch.allclose(voter(state), 10 * torch.tanh(hidden @ last.weight[0]) + 5, atol=1e-5)
     assert last.bias is None and "original0" in dict(first.parametrizations.weight.named_parameters())
+
+
+@pytest.mark.parametrize(("stretch", "offset", "inner"), [(10.0, 5.0, False), (15.0, 8.0, True)])
+def test_a_published_vote_is_the_papers_formula(stretch, offset, inner):
+    voter, state = PublishedVoter(6, 4, stretch, offset, inner), torch.randn(5, 6)
+    first, last = voter.net[0], voter.net[2]
+    inside = torch.tanh(first(state)) @ last.weight[0] + (last.bias if inner else 0)
+    torch.testing.assert_close(voter(state), stretch * torch.tanh(inside) + offset)
+    assert (voter(1e6 * state) - offset).abs().max() <= stretch
+
+
+def test_vision_diffmasks_gate_has_as_many_weights_as_theirs():
+    voter = PublishedVoter(1536, 192, 15.0, 8.0, inner=True)
+    assert sum(parameter.numel() for parameter in voter.parameters()) == 295_491

@@ -7,9 +7,16 @@ import pytest
 import torch
 
 from diffmask.errors import SettingError
-from diffmask.objective.lagrangian import Controller, ControllerConfig, PublishedDual
+from diffmask.objective.lagrangian import Controller, ControllerConfig, PublishedConfig, PublishedDual
 
 COST, TARGET = torch.tensor(0.5), torch.tensor(0.1)
+
+
+DUALS = [
+    lambda n: Controller(n, ControllerConfig()),
+    PublishedDual,
+    lambda n: PublishedDual(n, PublishedConfig("adam", 20.0)),
+]
 
 
 def clip(x: float, low: float, high: float) -> float:
@@ -42,6 +49,25 @@ class SlowPublished:
         self.square = 0.99 * self.square + 0.01 * g**2
         self.multiplier += 0.3 * g / (self.square**0.5 + 1e-8)
         self.moves += 1
+        if self.moves % 6 == 0:
+            self.slow = self.multiplier if self.slow is None else (self.slow + self.multiplier) / 2
+            self.multiplier = self.slow
+        self.multiplier = clip(self.multiplier, 0, 200)
+        return loss
+
+
+class SlowAdam:
+    """Adam with Lookahead on λ, one number at a time; `sign` −1 goes the way of Vision DiffMask's released code."""
+
+    def __init__(self, sign: float) -> None:
+        self.multiplier, self.m, self.v, self.slow, self.moves, self.sign = 20.0, 0.0, 0.0, None, 0, sign
+
+    def loss(self, cost: float, level: float, target: float) -> float:
+        loss, g = cost + self.multiplier * (level - target), self.sign * (level - target)
+        self.moves += 1
+        self.m, self.v = 0.9 * self.m + 0.1 * g, 0.999 * self.v + 0.001 * g**2
+        m, v = self.m / (1 - 0.9**self.moves), self.v / (1 - 0.999**self.moves)
+        self.multiplier += 0.3 * m / (v**0.5 + 1e-8)
         if self.moves % 6 == 0:
             self.slow = self.multiplier if self.slow is None else (self.slow + self.multiplier) / 2
             self.multiplier = self.slow
@@ -122,7 +148,7 @@ def test_at_zero_nothing_is_stored_up():
     assert constant(controller, 0.2, 1)[0] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("make", [lambda n: Controller(n, ControllerConfig()), PublishedDual])
+@pytest.mark.parametrize("make", DUALS)
 def test_each_index_is_on_its_own(make):
     dual, alone = make(3), make(1)
     dual(COST, torch.tensor(0.5), TARGET, 0)
@@ -133,7 +159,7 @@ def test_each_index_is_on_its_own(make):
     assert torch.equal(dual.multiplier[1], make(1).multiplier[0])
 
 
-@pytest.mark.parametrize("make", [lambda n: Controller(n, ControllerConfig()), PublishedDual])
+@pytest.mark.parametrize("make", DUALS)
 def test_all_examples_at_once_are_each_one_alone(make):
     together, alone = make(3), [make(1) for _ in range(3)]
     for step in range(20):
@@ -144,7 +170,7 @@ def test_all_examples_at_once_are_each_one_alone(make):
             assert torch.isclose(together.multiplier[i], alone[i].multiplier[0])
 
 
-@pytest.mark.parametrize("make", [lambda n: Controller(n, ControllerConfig()), PublishedDual])
+@pytest.mark.parametrize("make", DUALS)
 def test_a_reset_forgets_one_index_and_no_other(make):
     dual, kept = make(2), make(1)
     for _ in range(7):
@@ -187,6 +213,42 @@ def test_the_published_dual_agrees_with_a_slow_scalar_one():
 def test_the_published_multiplier_stays_between_zero_and_two_hundred():
     assert max(constant(PublishedDual(1), 5.0, 2000)) == 200
     assert min(constant(PublishedDual(1), 0.0, 20)) == 0
+
+
+VISION = PublishedConfig("adam", 20.0)
+RELEASED = PublishedConfig("adam", 20.0, sign="descent")
+
+
+@pytest.mark.parametrize(("config", "sign"), [(VISION, 1), (RELEASED, -1)])
+def test_the_vision_dual_agrees_with_a_slow_scalar_one_in_both_directions(config, sign):
+    draw = random.Random(2)
+    fast, slow = PublishedDual(2, config), SlowAdam(sign)
+    for _ in range(200):
+        cost, level = draw.random(), draw.uniform(0.0, 0.3)
+        loss = fast(torch.tensor(cost), torch.tensor(level), TARGET, 1)
+        assert float(loss) == pytest.approx(slow.loss(cost, level, float(TARGET)), rel=1e-3, abs=1e-3)
+        assert float(fast.multiplier[1]) == pytest.approx(slow.multiplier, rel=1e-3, abs=1e-3)
+    assert float(fast.multiplier[0]) == 20
+
+
+def test_the_released_sign_lowers_the_price_of_a_broken_constraint_and_raises_that_of_a_kept_one():
+    right, wrong = (lambda level, c=c: constant(PublishedDual(1, c), level, 60)[-1] for c in (VISION, RELEASED))
+    assert right(0.5) > 29 > 11 > wrong(0.5)
+    assert right(0.0) < 11 < 29 < wrong(0.0)
+    assert constant(PublishedDual(1, RELEASED), 0.0, 2000)[-1] == 200  # a fixed penalty in the end
+
+
+def test_the_vision_dual_starts_again_where_it_started():
+    dual = PublishedDual(2, VISION)
+    constant(dual, 0.3, 9)
+    dual.reset(0)
+    assert all(torch.equal(b[0], PublishedDual(1, VISION).get_buffer(n)[0]) for n, b in dual.named_buffers())
+
+
+@pytest.mark.parametrize("wrong", [{"speed": 0.0}, {"initial": -1.0}, {"initial": 300.0}, {"highest": -1.0}])
+def test_a_published_price_that_cannot_move_is_refused(wrong):
+    with pytest.raises(SettingError, match="published λ needs speed > 0 and 0 ≤ initial ≤ highest"):
+        PublishedConfig(**wrong)
 
 
 @pytest.mark.parametrize(

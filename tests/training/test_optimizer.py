@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from diffmask.training.fit import fit
-from diffmask.training.optimizer import OPTIMIZERS, LookaheadRMSprop
+from diffmask.training.optimizer import OPTIMIZERS, LookaheadAdam, LookaheadRMSprop
 from diffmask.training.trainer import Trainer
 from toys import evidence_model, evidence_task, small_recipe
 
@@ -31,6 +31,30 @@ def test_lookahead_rmsprop_agrees_with_a_scalar_version_of_its_formulas():
     torch.testing.assert_close(weight.item(), expected, rtol=1e-9, atol=1e-9)
 
 
+def slow_lookahead_adam(start, gradients, rate):
+    """Adam (0.9, 0.999, eps 1e-8) with Lookahead (6 steps, half), one number at a time."""
+    fast, first, second, slow = start, 0.0, 0.0, None
+    for number, gradient in enumerate(gradients, start=1):
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        fast -= rate * first / (1 - 0.9**number) / ((second / (1 - 0.999**number)) ** 0.5 + 1e-8)
+        if number % 6 == 0:
+            slow = fast if slow is None else slow + 0.5 * (fast - slow)
+            fast = slow
+    return fast
+
+
+def test_lookahead_adam_agrees_with_a_scalar_version_of_its_formulas():
+    gradients = torch.randn(40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weight, idle = (torch.nn.Parameter(torch.tensor(1.5, dtype=torch.float64)) for _ in range(2))
+    optimizer = LookaheadAdam([weight, idle], lr=0.05)
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        optimizer.step()
+    expected = slow_lookahead_adam(1.5, gradients.tolist(), 0.05)
+    torch.testing.assert_close(weight.item(), expected, rtol=1e-9, atol=1e-9)
+    assert idle.item() == 1.5
+
+
 def decays(monkeypatch, **settings):
     """Return how each group of weights decays in a fit."""
     made, make = [], Trainer._make_optimizer
@@ -39,7 +63,7 @@ def decays(monkeypatch, **settings):
     return [group["weight_decay"] for group in made[0].param_groups]
 
 
-@pytest.mark.parametrize("name", ["adam", "lookahead-rmsprop"])
+@pytest.mark.parametrize("name", ["adam", "lookahead-rmsprop", "lookahead-adam"])
 def test_weight_decay_reaches_the_gates_and_not_the_baselines(monkeypatch, name):
     assert decays(monkeypatch, optimizer=name, weight_decay=0.3) == [0.3, 0.0, 0.0, 0.0]
 

@@ -23,6 +23,11 @@ class Additive(nn.Module):
     def forward(self, hidden: Hidden) -> Scores:
         return self.outer(torch.tanh(self.inner(hidden))).squeeze(-1)
 
+    def slope(self, hidden: Hidden) -> Hidden:
+        """Return the gradient of each score to its own hidden state."""
+        bend = 1 - torch.tanh(self.inner(hidden)).square()
+        return (bend * self.outer.weight[0]) @ self.inner.weight
+
 
 class ScaledDot(nn.Module):
     """q·h / √m. A query drawn as PyTorch draws a linear layer is so small that attention starts uniform and stays so;
@@ -36,3 +41,7 @@ class ScaledDot(nn.Module):
 
     def forward(self, hidden: Hidden) -> Scores:
         return hidden @ self.query / math.sqrt(hidden.shape[-1])
+
+    def slope(self, hidden: Hidden) -> Hidden:
+        """Return the gradient of each score to its own hidden state."""
+        return (self.query / math.sqrt(hidden.shape[-1])).expand_as(hidden)

@@ -8,6 +8,7 @@ METHODS = Registry(
     "attribution method",
     {
         "probe": "diffmask.attribution.probe:ProbeScores",
+        "budget": "diffmask.attribution.budget:BudgetScores",
         "per-example": "diffmask.attribution.per_example:PerExample",
         "reinforce": "diffmask.attribution.reinforce:Reinforce",
         "erasure": "diffmask.attribution.erasure:ExactErasure",
@@ -19,6 +20,9 @@ METHODS = Registry(
         "lime": "diffmask.attribution.lime:Lime",
         "attention": "diffmask.attribution.attention:Attention",
         "rollout": "diffmask.attribution.rollout:Rollout",
+        "chefer": "diffmask.attribution.chefer:Chefer",
+        "grad-cam": "diffmask.attribution.grad_cam:GradCam",
+        "rise": "diffmask.attribution.rise:Rise",
         "bottleneck": "diffmask.attribution.bottleneck:Bottleneck",
         "guan": "diffmask.attribution.guan:Guan",
         "greedy": "diffmask.attribution.greedy:GreedyErasure",

@@ -17,12 +17,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..errors import ModelError, SettingError
-from ..models.attention import asking, attended, attention
-from ..models.sites import trace
-from ..models.structure import blocks_beside
+from ..errors import SettingError
+from ..models.attention import asking, attended
+from ..models.flow import attend_after, visible
 from ..settings import check_choices
-from ..types import Batch
 from .method import Method, Question
 
 
@@ -41,7 +39,8 @@ class Rollout(Method):
     @torch.no_grad()
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
-            layers = layers_after(question)
+            found = attend_after(question.model, question.batch, question.depth, "rollout").layers
+            layers = [layer.float().to(question.batch.valid.device) for layer in found]
             batch = attended(question.model, question.batch, layers)
         seen = visible(batch, question.model.causal)
         flow = asking(batch).unsqueeze(1)  # (batch, 1, position)
@@ -63,31 +62,6 @@ class Rollout(Method):
         if self.heads == "mean":
             return layer.mean(1)
         return layer.amax(1) if self.heads == "max" else layer.amin(1)
-
-
-def layers_after(question: Question) -> list[Float[Tensor, "batch head query key"]]:
-    """Return the attention of the layers that come after the site, which are those whose blocks end after it."""
-    model, site = question.model, question.model.sites[question.depth]
-    layers: list[Tensor] = []
-    blocks = blocks_beside(model.model, [])
-    order = trace([*blocks, site], lambda: layers.extend(attention(model, question.batch, "rollout")))
-    before, total = order.index(site), len(order) - order.count(site)
-    if before and total != len(layers):
-        raise ModelError(
-            f"method 'rollout' cannot tell which of the {len(layers)} attention layers of {type(model.model).__name__} "
-            f"come after site '{site.name}', as {total} blocks ran: ask at its input, depth 0"
-        )
-    return layers[before:]
-
-
-def visible(batch: Batch, causal: bool) -> Bool[Tensor, "batch query key"]:
-    """Say which positions may see which: no padding, if the model is told of it, and in a causal model no later one."""
-    mask, (rows, count) = batch.inputs.get("attention_mask"), batch.shape
-    real = torch.ones(rows, count, dtype=torch.bool, device=batch.valid.device)
-    if isinstance(mask, Tensor) and mask.shape == batch.shape:
-        real = mask.bool()
-    pairs = real.unsqueeze(1) & real.unsqueeze(2)
-    return pairs.tril() if causal else pairs
 
 
 def smallest(

@@ -92,6 +92,10 @@ def _named(kind: str, given: Sequence[str] | Mapping[str, Any], make: Callable[[
 
 
 def _make_method(name: str, subject: Subject) -> Method:
+    if name == "budget":
+        raise SettingError(
+            "method 'budget' needs a fitted ranking: pass it as {'budget': BudgetScores(fit_budget(...).probe)}"
+        )
     if name != "probe":
         return METHODS.get(name)()
     if subject.probe is None:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from ..objective.ranking import kendall as kendall
+
 NEAR = 1e-9  # keeps a share times a count on its side of a whole number
 
 
@@ -55,13 +57,3 @@ def spearman(first: Float[Tensor, " unit"], second: Float[Tensor, " unit"]) -> F
     a, b = a - a.mean(), b - b.mean()
     scale = (a.square().sum() * b.square().sum()).sqrt()
     return torch.where(scale > 0, (a * b).sum() / scale, torch.nan).clamp(-1, 1)
-
-
-def kendall(first: Float[Tensor, " unit"], second: Float[Tensor, " unit"]) -> Float[Tensor, ""]:
-    """Return Kendall's τ-b, which takes ties into account; NaN if either ranks nothing.
-
-    τ-b = (concordant − discordant) / √(pairs untied in one · pairs untied in the other).
-    """
-    a, b = ((values.unsqueeze(1) - values).sign() for values in (first, second))
-    scale = (a.abs().sum(dtype=torch.double) * b.abs().sum(dtype=torch.double)).sqrt()
-    return torch.where(scale > 0, (a * b).sum(dtype=torch.double) / scale, torch.nan)

@@ -18,7 +18,9 @@ from ..settings import check_choices
 class BaselineConfig:
     """Where the baseline starts, and whether it moves."""
 
-    start: Annotated[Literal["ablation", "mean", "zero", "token"], "where it starts"] = "ablation"
+    start: Annotated[
+        Literal["ablation", "mean", "zero", "token", "noise"], "where it starts; noise: a draw of spread 1 / √width"
+    ] = "ablation"
     token: Annotated[int, "with start = token: the id whose embedding it is"] = -1
     learned: Annotated[bool, "move it with the gates"] = True
     shared: Annotated[bool, "one vector for all sites (they must be of one width)"] = False

@@ -39,7 +39,11 @@ class ProbeConfig:
         Literal["baseline", "knockout"], "input probe: replace what is dropped, or hide it from all attention"
     ] = "baseline"
     gate: Annotated[Literal["hard-concrete", "reinforce"], "how a logit becomes a decision"] = "hard-concrete"
-    voter: Annotated[Literal["standard", "published"], "the network that votes"] = "standard"
+    voter: Annotated[
+        Literal["standard", "published", "published-vision"], "the network that votes: ours, or one of the papers'"
+    ] = "standard"
+    stretch: Annotated[float, "published voters: α, how far a logit may be from its bias"] = 10.0
+    offset: Annotated[float, "published voters: β, where that bias starts"] = 5.0
     hidden: Annotated[int, "its hidden width; 0 takes a quarter of the state's, at least 32"] = 0
     start_open: Annotated[float, "share of units kept at the first step"] = 0.9
     bound: Annotated[float, "largest logit"] = 9.0
@@ -51,9 +55,9 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self, "probe")
-        if self.voter == "published" and self.votes == "corrected":
+        if self.voter != "standard" and self.votes == "corrected":
             raise SettingError(
-                "probe.voter = published starts each vote at its own bias: use votes = coupled or separate"
+                f"probe.voter = {self.voter} starts each vote at its own bias: use votes = coupled or separate"
             )
         if self.removal == "knockout" and self.kind == "hidden":
             raise SettingError("probe.removal = knockout hides input units from all layers: use it with kind = input")
@@ -160,8 +164,9 @@ class Probe(nn.Module, ABC):
     def _make_voter(self, depth: int) -> nn.Module:
         inputs = sum(self.read_widths[i] for i in self.reads(depth))
         hidden = self.config.hidden or max(32, self.widths[depth] // 4)
-        if self.config.voter == "published":
-            return PublishedVoter(inputs, hidden)
+        if self.config.voter != "standard":
+            c = self.config
+            return PublishedVoter(inputs, hidden, c.stretch, c.offset, inner=c.voter == "published-vision")
         return Voter(inputs, hidden, self._start(depth), self.config.spread)
 
     def _start(self, depth: int) -> float:

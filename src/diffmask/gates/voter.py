@@ -59,17 +59,23 @@ def bounded(logit: Float[Tensor, " *shape"], bound: float) -> Float[Tensor, " *s
 
 
 class PublishedVoter(nn.Module):
-    """De Cao et al.'s gate: weight-normalised layers, tanh-bounded to ±10 around a learned bias that starts at 5."""
+    """The papers' gate: weight-normalised layers, tanh-bounded to ±`stretch` around a learned bias, at first `offset`.
 
-    def __init__(self, inputs: int, hidden: int) -> None:
+    De Cao et al. have ±10 around 5; Vision DiffMask ±15 around 8, and a second bias (`inner`) inside the bound.
+    """
+
+    def __init__(
+        self, inputs: int, hidden: int, stretch: float = 10.0, offset: float = 5.0, inner: bool = False
+    ) -> None:
         super().__init__()
         self.net = nn.Sequential(
             weight_norm(nn.Linear(inputs, hidden)),
             nn.Tanh(),
-            weight_norm(nn.Linear(hidden, 1, bias=False)),
+            weight_norm(nn.Linear(hidden, 1, bias=inner)),
             nn.Tanh(),
         )
-        self.bias = nn.Parameter(torch.tensor(5.0))
+        self.stretch = stretch
+        self.bias = nn.Parameter(torch.tensor(offset))
 
     def restart(self, generator: torch.Generator | None = None) -> None:
         """Stay as it is: the published recipe has no second try."""
@@ -78,4 +84,4 @@ class PublishedVoter(nn.Module):
         """Stay as it is: the published gate reads raw states."""
 
     def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
-        return 10 * self.net(state.float()).squeeze(-1) + self.bias
+        return self.stretch * self.net(state.float()).squeeze(-1) + self.bias

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,18 +19,31 @@ from .sites import replace as put
 from .structure import blocks_beside
 
 
+@dataclass(frozen=True)
+class Attended:
+    """What a model answered, and the attention probabilities it came from, layer by layer in forward order."""
+
+    output: Any
+    layers: Sequence[Float[Tensor, "batch head query key"]]
+
+
 def attention(model: Adapter, batch: Batch, method: str) -> list[Float[Tensor, "batch head query key"]]:
     """Return the attention probabilities of every layer in forward order; `method` is who asks, should there be none.
 
     Of an encoder-decoder model they are the encoder's, whose positions are the input's.
     """
+    return [layer.float().to(batch.valid.device) for layer in attend(model, batch, method).layers]
+
+
+def attend(model: Adapter, batch: Batch, method: str) -> Attended:
+    """Run a model step by step in its attention; what it shows is as it was computed, and has a gradient."""
     with eager(model.model, method), left_clean(model.model):
         output = model(replace(batch, inputs={**batch.inputs, "output_attentions": True}))
     found = getattr(output, "attentions", None) or getattr(output, "encoder_attentions", None) or ()
     prefix = 0 if model.patch is None or not found else max(0, found[0].shape[-1] - batch.shape[1])
     if not found or not all(fits(layer, behind(batch, prefix)) for layer in found):
         raise refusal(model.model, method)
-    return [layer.float().to(batch.valid.device) for layer in found]
+    return Attended(output, found)
 
 
 def attended(model: Adapter, batch: Batch, layers: Sequence[Float[Tensor, "batch head query key"]]) -> Batch:

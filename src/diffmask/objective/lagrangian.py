@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import SettingError
+from ..settings import check_choices
 
 Index = int | slice  # one depth, or all examples
 
@@ -84,39 +85,77 @@ class Controller(Dual):
         return price
 
 
-class PublishedDual(Dual):
-    """De Cao et al.'s λ: RMSprop ascent with Lookahead from 1, clamped to [0, 200]; kept to compare with."""
+@dataclass(frozen=True)
+class PublishedConfig:
+    """How the papers move λ: by an optimiser of its own, with Lookahead, clamped to [0, ceiling]."""
 
-    RATE, DECAY, SYNC, CEILING = 0.3, 0.99, 6, 200.0
+    rule: Annotated[Literal["rmsprop", "adam"], "De Cao et al.'s optimiser, or Vision DiffMask's"] = "rmsprop"
+    initial: Annotated[float, "λ at the first step"] = 1.0
+    speed: Annotated[float, "its learning rate"] = 0.3
+    highest: Annotated[float, "largest λ"] = 200.0
+    sign: Annotated[
+        Literal["ascent", "descent"],
+        "a broken constraint raises λ, or lowers it, as Vision DiffMask released it",
+    ] = "ascent"
+
+    def __post_init__(self) -> None:
+        check_choices(self, "published")
+        if min(self.speed, self.highest) <= 0 or not 0 <= self.initial <= self.highest:
+            raise SettingError(
+                f"published λ needs speed > 0 and 0 ≤ initial ≤ highest, got speed {self.speed}, initial "
+                f"{self.initial}, highest {self.highest}"
+            )
+
+
+class PublishedDual(Dual):
+    """The papers' λ: RMSprop or Adam with Lookahead on the violation itself; kept to compare with.
+
+    Each λ counts its own moves, where the authors count the steps of all depths together.
+    """
+
+    DECAY, SYNC, BETAS = 0.99, 6, (0.9, 0.999)  # of RMSprop, of Lookahead, of Adam
 
     square: Tensor
+    average: Tensor
     slow: Tensor
     moves: Tensor
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, config: PublishedConfig | None = None) -> None:
         super().__init__()
-        self.register_buffer("multiplier", torch.ones(count))
-        for name in ("square", "slow", "moves"):
+        self.config = config or PublishedConfig()
+        self.register_buffer("multiplier", torch.full((count,), self.config.initial))
+        for name in ("square", "slow", "moves", "average"):
             self.register_buffer(name, torch.zeros(count))
 
     def forward(self, cost: Tensor, level: Tensor, target: Tensor, index: Index) -> Tensor:
         violation = level - target
         price = self.multiplier[index].clone()
-        self._ascend(violation.detach(), index)
+        self._move(violation.detach() if self.config.sign == "ascent" else -violation.detach(), index)
         return cost + price * violation
 
     def reset(self, index: Index) -> None:
-        self.multiplier[index] = 1
-        for buffer in (self.square, self.slow, self.moves):
+        self.multiplier[index] = self.config.initial
+        for buffer in (self.square, self.slow, self.moves, self.average):
             buffer[index] = 0
 
-    def _ascend(self, violation: Tensor, index: Index) -> None:
-        self.square[index] = self.DECAY * self.square[index] + (1 - self.DECAY) * violation**2
-        fast = self.multiplier[index] + self.RATE * violation / (self.square[index].sqrt() + 1e-8)
+    def _move(self, slope: Tensor, index: Index) -> None:
         self.moves[index] += 1
+        move = self._rmsprop(slope, index) if self.config.rule == "rmsprop" else self._adam(slope, index)
+        fast = self.multiplier[index] + self.config.speed * move
         # Lookahead: every sixth move, halfway back to where the last sync left off; the first sync only takes stock.
         sync = self.moves[index] % self.SYNC == 0
         first = self.moves[index] <= self.SYNC
         middle = torch.where(first, fast, (self.slow[index] + fast) / 2)
         self.slow[index] = torch.where(sync, middle, self.slow[index])
-        self.multiplier[index] = torch.where(sync, middle, fast).clamp(0, self.CEILING)
+        self.multiplier[index] = torch.where(sync, middle, fast).clamp(0, self.config.highest)
+
+    def _rmsprop(self, slope: Tensor, index: Index) -> Tensor:
+        self.square[index] = self.DECAY * self.square[index] + (1 - self.DECAY) * slope**2
+        return slope / (self.square[index].sqrt() + 1e-8)
+
+    def _adam(self, slope: Tensor, index: Index) -> Tensor:
+        (one, two), moves = self.BETAS, self.moves[index]
+        self.average[index] = one * self.average[index] + (1 - one) * slope
+        self.square[index] = two * self.square[index] + (1 - two) * slope**2
+        scale = (self.square[index] / (1 - two**moves)).sqrt() + 1e-8
+        return self.average[index] / (1 - one**moves) / scale

@@ -22,7 +22,7 @@ from ..gates.votes import Votes
 from ..settings import check_choices
 from ..types import Prediction
 from .divergence import DIVERGENCES, divergence
-from .lagrangian import Controller, ControllerConfig, Dual, Index, PublishedDual
+from .lagrangian import Controller, ControllerConfig, Dual, Index, PublishedConfig, PublishedDual
 from .sparsity import SPARSITIES, expected_l0, mean_over_units
 
 
@@ -38,7 +38,11 @@ class ObjectiveConfig:
     smooth: Annotated[float, "price of a squared logit: keeps units undecided that hardly matter either way"] = 0.0
     dual: Annotated[Literal["controller", "published"], "what moves λ"] = "controller"
     controller: ControllerConfig = field(default_factory=ControllerConfig)
+    published: PublishedConfig = field(default_factory=PublishedConfig)
     tighten: Annotated[float, "share of the training over which the constraint is tightened"] = 0.5
+    loosest: Annotated[
+        float, "margin: never looser than this share of what dropping everything changes; 0: no limit"
+    ] = 0.0
 
     def __post_init__(self) -> None:
         check_choices(self, "objective")
@@ -55,6 +59,8 @@ class ObjectiveConfig:
             raise SettingError(
                 f"tighten must lie in [0, 1), got {self.tighten}: some training must see the constraint itself"
             )
+        if self.loosest < 0:
+            raise SettingError(f"loosest must be 0 or more, got {self.loosest}: it is a share of a divergence")
         DIVERGENCES.get(self.divergence)
         SPARSITIES.get(self.sparsity)
 
@@ -77,7 +83,11 @@ class Objective(nn.Module):
         super().__init__()
         self.config = config
         self.sparsity = SPARSITIES.get(config.sparsity)
-        self.dual: Dual = Controller(count, config.controller) if config.dual == "controller" else PublishedDual(count)
+        self.dual: Dual = (
+            Controller(count, config.controller)
+            if config.dual == "controller"
+            else PublishedDual(count, config.published)
+        )
         self.register_buffer("start", torch.zeros(count))
 
     def divergence(self, original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:

@@ -51,6 +51,28 @@ def target(prediction: Prediction, original: Prediction) -> Float[Tensor, " batc
     return torch.stack([_over_real(_chosen(head, before), head) for head, before in heads]).sum(0)
 
 
+def logit(prediction: Prediction, original: Prediction) -> Float[Tensor, " batch"]:
+    """Add up what the model gave, before any normalisation, for what it decided originally.
+
+    The gradient of a log-probability fades where the model is sure; methods whose papers take the score use this.
+
+    >>> original = {"label": Categorical(torch.tensor([[2.0, 0.0]]))}
+    >>> logit({"label": Categorical(torch.tensor([[5.0, 0.0]]))}, original)
+    tensor([5.])
+    """
+    heads = [(prediction[name], original[name]) for name in original]
+    return torch.stack([_over_real(_raw_of_chosen(head, before), head) for head, before in heads]).sum(0)
+
+
+def _raw_of_chosen(head: Head, original: Head) -> Tensor:
+    raw = counted(head).float()
+    if isinstance(head, Value) or isinstance(original, Value):
+        return raw
+    if isinstance(head, Bernoulli):
+        return torch.where(original.decision().bool(), raw, -raw)
+    return raw.gather(-1, original.decision().unsqueeze(-1)).squeeze(-1)
+
+
 def _chosen(head: Head, original: Head) -> Tensor:
     """Take the log-probability of the original decision at every position, or the value there."""
     if isinstance(head, Value) or isinstance(original, Value):

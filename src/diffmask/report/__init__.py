@@ -12,8 +12,11 @@ TABLES = Registry(
         "erasure": "diffmask.report.erasure:table",
         "ground-truth": "diffmask.report.ground_truth:table",
         "needles": "diffmask.report.plain_results:needles",
+        "patch-counting": "diffmask.report.patch_counting:table",
         "question-answering": "diffmask.report.question_answering:table",
         "sentiment": "diffmask.report.sentiment:table",
+        "sparse-attention": "diffmask.report.sparse_attention:table",
+        "staying-true": "diffmask.report.staying_true:table",
         "trade-off": "diffmask.report.trade_off:table",
     },
 )
@@ -26,8 +29,11 @@ PICTURES = Registry(
         "erasure": "diffmask.report.plain_results:none",
         "ground-truth": "diffmask.report.plain_results:none",
         "needles": "diffmask.report.plain_results:none",
+        "patch-counting": "diffmask.report.plain_results:none",
         "question-answering": "diffmask.report.question_answering:pictures",
         "sentiment": "diffmask.report.sentiment:pictures",
+        "sparse-attention": "diffmask.report.sparse_attention:pictures",
+        "staying-true": "diffmask.report.staying_true:pictures",
         "trade-off": "diffmask.report.trade_off:pictures",
     },
 )

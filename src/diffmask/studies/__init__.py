@@ -12,8 +12,11 @@ STUDIES = Registry(
         "erasure": "diffmask.studies.erasure:run",
         "ground-truth": "diffmask.studies.ground_truth:run",
         "needles": "diffmask.studies.needles:run",
+        "patch-counting": "diffmask.studies.patch_counting:run",
         "question-answering": "diffmask.studies.question_answering:run",
         "sentiment": "diffmask.studies.sentiment:run",
+        "sparse-attention": "diffmask.studies.sparse_attention:run",
+        "staying-true": "diffmask.studies.staying_true:run",
         "trade-off": "diffmask.studies.trade_off:run",
     },
 )

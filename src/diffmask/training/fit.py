@@ -53,7 +53,7 @@ def fit(
     and ends with the same weights. The model is as it was, and where it was, when this returns.
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
-    _check(model, task)
+    check_fit(model, task)
     # Mixed precision and accumulation are the user's for their own training: gates need float32 and every step.
     accelerator = Accelerator(mixed_precision="no", gradient_accumulation_steps=1)
     if accelerator.num_processes > 1:
@@ -66,7 +66,8 @@ def fit(
     return Fit(model, task, probe, settings, scores, now.restarts, now.history, run.fingerprint)
 
 
-def _check(model: Adapter, task: Task) -> None:
+def check_fit(model: Adapter, task: Task) -> None:
+    """Refuse what cannot be fitted, before anything runs."""
     if not isinstance(model, Adapter):
         raise SettingError(f"fit takes an adapted model, got {type(model).__name__}: pass diffmask.adapt(model)")
     if not isinstance(task, Task):

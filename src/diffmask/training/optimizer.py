@@ -11,7 +11,11 @@ from ..registry import Registry
 
 OPTIMIZERS = Registry(
     "optimizer",
-    {"adam": "torch.optim:AdamW", "lookahead-rmsprop": "diffmask.training.optimizer:LookaheadRMSprop"},
+    {
+        "adam": "torch.optim:AdamW",
+        "lookahead-rmsprop": "diffmask.training.optimizer:LookaheadRMSprop",
+        "lookahead-adam": "diffmask.training.optimizer:LookaheadAdam",
+    },
 )
 
 SYNC = 6  # steps between two looks back (Zhang et al. 2019), as De Cao et al. set it
@@ -23,17 +27,31 @@ class LookaheadRMSprop(torch.optim.RMSprop):
     def __init__(self, params: Iterable[Any], lr: float) -> None:
         super().__init__(params, lr=lr, centered=True)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = super().step(closure)
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None and int(self.state[parameter]["step"]) % SYNC == 0:
-                    self._sync(parameter)
+        look_back(self)
         return loss
 
-    def _sync(self, parameter: torch.Tensor) -> None:
-        state = self.state[parameter]
-        slow = state.setdefault("slow", parameter.clone())  # the first sync only takes stock, as in the authors' code
-        slow.lerp_(parameter, 0.5)
-        parameter.copy_(slow)
+
+class LookaheadAdam(torch.optim.Adam):
+    """Adam that goes halfway back to its slow weights at every sixth step: Vision DiffMask's optimiser."""
+
+    def __init__(self, params: Iterable[Any], lr: float) -> None:
+        super().__init__(params, lr=lr)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = super().step(closure)
+        look_back(self)
+        return loss
+
+
+@torch.no_grad()
+def look_back(optimizer: torch.optim.Optimizer) -> None:
+    """Take every weight whose sixth step this was halfway back to where it was six steps ago."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            state = optimizer.state[parameter] if parameter.grad is not None else {}
+            if state and int(state["step"]) % SYNC == 0:
+                slow = state.setdefault("slow", parameter.clone())  # the first time only takes stock, as the authors do
+                slow.lerp_(parameter, 0.5)
+                parameter.copy_(slow)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from ..errors import StorageError
 from ..gates.probe import make_probe
@@ -39,6 +41,17 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
 def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
     """Read a probe back, refusing one that was fitted on another model or other sites."""
     tensors, info = load_tensors(path, KIND)
+    check_belongs(path, info, model, task)
+    config = from_dict(FitConfig, info["settings"], str(path))
+    probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
+    probe.load_state_dict(tensors)
+    probe.to(model.device)
+    scores = [DepthScore(**score) for score in info["scores"]]
+    return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])
+
+
+def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, task: Task) -> None:
+    """Refuse what was fitted on another model, other sites, or a task whose gates read other states."""
     if info["fingerprint"] != model.fingerprint:
         raise StorageError(
             f"{path} was fitted on another model (fingerprint {info['fingerprint']}, this one has "
@@ -51,9 +64,3 @@ def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
             f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
             f"ask={asks!r}: make the task with the same"
         )
-    config = from_dict(FitConfig, info["settings"], str(path))
-    probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
-    probe.load_state_dict(tensors)
-    probe.to(model.device)
-    scores = [DepthScore(**score) for score in info["scores"]]
-    return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])

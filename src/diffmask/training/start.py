@@ -132,16 +132,21 @@ def place_baselines(
     """Put each baseline where its settings say it starts."""
     config = probe.config.baseline
     for number in range(len(probe.baselines.vectors)):
-        probe.baselines.set(number, _first_guess(model, config, found, probe.masked_indices[number]))
+        probe.baselines.set(number, _first_guess(model, config, found, probe.masked_indices[number], seed))
     for number, site in enumerate(probe.masked_indices[: len(probe.baselines.offsets)]):
         probe.baselines.set_offsets(number, found.offsets[site])
     if config.start == "ablation" and len(probe.baselines.vectors):
         fit_baselines(model, task, probe, objective, found, batches, seed)
 
 
-def _first_guess(model: Adapter, config: BaselineConfig, found: Survey, site: int) -> Float[Tensor, " hidden"]:
+def _first_guess(
+    model: Adapter, config: BaselineConfig, found: Survey, site: int, seed: int
+) -> Float[Tensor, " hidden"]:
     if config.start == "zero":
         return torch.zeros_like(found.means[site])
+    if config.start == "noise":
+        width = len(found.means[site])
+        return torch.randn(width, generator=generator(seed, ABLATION, site)).to(found.means[site]) / width**0.5
     if config.start != "token":
         return found.means[site]
     embedding = model.sites[site].module
@@ -203,7 +208,17 @@ def measure_start(
         first = probe.site_name(depth) not in map(probe.site_name, range(depth))  # say it once per site
         if objective.config.form == "margin" and first:
             _check_feasible(probe.site_name(depth), objective.config.margin, opened, closed)
-        objective.start[depth] = started if objective.config.form == "margin" else probe.config.start_open
+        objective.start[depth] = _first_level(objective, started, closed, probe.config.start_open)
+
+
+def _first_level(objective: Objective, started: float, closed: float, start_open: float) -> float:
+    """Return the level from which the constraint is tightened.
+
+    One at which everything may be dropped forbids nothing, and gates that are all closed do not come back.
+    """
+    if objective.config.form == "rate":
+        return start_open
+    return min(started, objective.config.loosest * closed) if objective.config.loosest else started
 
 
 def _three_levels(seen: Look, probe: Probe, objective: Objective, depth: int, draw: torch.Generator) -> list[Tensor]:

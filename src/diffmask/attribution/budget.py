@@ -1,0 +1,40 @@
+"""A fitted ranking's own scores: which units come first when only so many may be kept, in one forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..gates.probe import Probe
+from ..training.budget import scores_at
+from ..training.step import look
+from .method import Method, Question
+
+
+@dataclass(frozen=True)
+class BudgetScores(Method):
+    """What `fit_budget` found, from 0 (kept last) to 1 (kept first).
+
+    >>> compare(fitted, data, {"budget": BudgetScores(ranking.probe)}, metrics)      # doctest: +SKIP
+    """
+
+    probe: Probe
+    depth: Annotated[int | None, "how far up it reads; unset, the depth that is asked about"] = None
+
+    @torch.no_grad()
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        scores = self.signed(question)
+        # Between 0 and 1 and in the same order; a sigmoid would make large scores equal.
+        return torch.where(question.batch.valid, 0.5 + scores / (2 + 2 * scores.abs()), 0)
+
+    @torch.no_grad()
+    def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
+        """Return the scores themselves: a unit that speaks against the decision is below one that says nothing."""
+        with question.model.frozen():
+            seen = look(question.model, question.task, question.batch)
+        depth = question.depth if self.depth is None else self.depth
+        return torch.where(question.batch.valid, scores_at(self.probe, seen, [depth])[0], 0)
