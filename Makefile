@@ -26,7 +26,7 @@ check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/diffmask tables --check README.md
+	$(BIN)/diffmask tables --check README.md docs/who-is-right.md
 
 format: $(STAMP)  ## Format the code
 	$(BIN)/ruff check --fix .
@@ -44,8 +44,8 @@ embedded: $(STAMP)  ## Make the embedded model and its probes again (needs DIFFM
 	cp runs/embedded-model/*.safetensors runs/embedded-model/*.json runs/embedded-model/README.md src/diffmask/embedded/sentiment/
 	rm -f src/diffmask/embedded/sentiment/seed-*.json src/diffmask/embedded/sentiment/trained.json
 
-tables: $(STAMP)  ## Fill the tables in README from results/
-	$(BIN)/diffmask tables README.md
+tables: $(STAMP)  ## Fill the tables in README and docs from results/
+	$(BIN)/diffmask tables README.md docs/who-is-right.md
 
 all: check test
 
