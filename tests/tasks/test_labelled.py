@@ -17,7 +17,7 @@ TABLE = 'text,label\n"a, b",1\nc,0\n'
     [
         ("x.jsonl", LINES.encode()),
         ("x.jsonl.xz", lzma.compress(LINES.encode())),
-        ("x.jsonl.gz", gzip.compress(LINES.encode())),
+        ("x.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)),
         ("x.csv", TABLE.encode()),
         ("x.tsv", b"text\tlabel\na, b\t1\nc\t0\n"),
     ],
