@@ -85,7 +85,9 @@ def test_a_method_the_model_cannot_serve_is_left_out_with_a_reason():
     problem = closed_form("or", 0, SMALL)
     rows, skipped = explain(problem, 0, SMALL)
     assert "attention" in {row["method"] for row in skipped}
-    assert all("gives no attention probabilities" in row["why"] for row in skipped)
+    why = {row["method"]: row["why"] for row in skipped}
+    assert "gives no attention probabilities" in why["attention"] and "needs a setting" in why["budget"]
+    assert all(why.values())
     assert {row["method"] for row in rows} | {row["method"] for row in skipped} == set(METHODS.names)
     (probe,) = (row for row in rows if row["method"] == "probe")
     assert {"feasible", "kept", "divergence", "fit_seconds"} <= probe.keys()

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-HALVINGS = 30  # of the interval in which the threshold lies
+HALVINGS = 50  # of the interval in which the threshold lies, to the last digits of float64
 FAR = 1e4  # a score so low that padding is never among the highest, and finite, so that its gradient is 0 and not NaN
 
 

@@ -93,7 +93,7 @@ def make_method(name: str, fitted: Fit, seed: int, size: Size) -> Method:
     """Make a method with the settings of this study that it knows, and its own for the rest."""
     kind, margin = METHODS.get(name), fitted.config.objective.margin
     given: dict[str, Any] = {
-        "probe": fitted.probe,
+        **({"probe": fitted.probe} if name == "probe" else {}),  # a ranking reads other states
         "seed": seed,
         "margin": margin,
         "objective": ObjectiveConfig(margin=margin),
