@@ -30,6 +30,11 @@ def test_json_goes_to_a_file_and_can_be_read_back(tmp_path):
     assert {row["method"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]} == {"probe", "random"}
 
 
+def test_a_depth_that_does_not_exist_is_a_usage_error():
+    found = run("--depth", "9")
+    assert found.exit_code == 2 and "depth 9 does not exist" in found.output
+
+
 def test_without_a_text_it_says_what_to_give():
     found = CliRunner().invoke(app, ["compare"])
     assert found.exit_code == 2 and "give a text" in found.output

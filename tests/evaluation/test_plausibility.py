@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from diffmask.evaluation.plausibility import RationaleAveragePrecision, RationaleF1, RationaleIouF1, run_f1, runs
+from diffmask.evaluation.plausibility import RationaleAveragePrecision, RationaleIouF1, run_f1, runs
+from diffmask.evaluation.set_overlap import RationaleF1
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 
 if TYPE_CHECKING:
     from ..training.fit import Fit
@@ -48,6 +48,17 @@ def _read_lines(file: Path) -> list[str]:
     if not any(lines):
         raise DataError(f"{file} holds no text: write one on each line")
     return [line for line in lines if line]
+
+
+def read_depth(fitted: Fit, depth: str) -> int:
+    """Turn a depth as it is typed, a number or a site's name, into an index."""
+    from ..explaining.explain import check_depth
+
+    number = depth.removeprefix("-").isdecimal()
+    try:
+        return check_depth(fitted.probe, int(depth) if number else depth)
+    except SettingError as error:
+        raise typer.BadParameter(str(error), param_hint="--depth") from error
 
 
 def load_model(kind: Literal["input", "hidden"] = "input", strict: bool = False) -> Fit:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import load_model, read_texts, say
+from .common import load_model, read_depth, read_texts, say
 
 EXAMPLE = "Example: diffmask compare --file texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
 METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
@@ -34,7 +34,7 @@ def compare(
     methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
     metrics: Annotated[str, typer.Option(help="Metrics, with commas; `diffmask list` names them.")] = METRICS,
     removal: Annotated[str, typer.Option(help="What stands in for a removed unit.")] = "baseline",
-    depth: Annotated[int, typer.Option(help="How far up the probe reads; it may count from the end.")] = -1,
+    depth: Annotated[str, typer.Option(help="A number, which may count from the end, or a site's name.")] = "-1",
     seed: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 0,
     form: Annotated[Form, typer.Option("--format", help="How the table is written.")] = Form.table,
     output: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,
@@ -45,13 +45,14 @@ def compare(
     """Compare attribution methods on the embedded sentiment model, with intervals and what each method costs."""
     from ..evaluation.compare import compare as run
 
+    given, fitted = read_texts(texts or [], file), load_model()
     found = run(
-        load_model(),
-        read_texts(texts or [], file),
+        fitted,
+        given,
         _names(methods),
         _names(metrics),
         removal=removal,
-        depth=depth,
+        depth=read_depth(fitted, depth),
         seed=seed,
         directory=resume,
         progress=True,

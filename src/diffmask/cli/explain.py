@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import SettingError
-from .common import complain, load_model, read_texts, say, watched
+from .common import complain, load_model, read_depth, read_texts, say, watched
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -45,7 +44,7 @@ def explain(
     """Explain what the embedded sentiment model uses of each text, and check it by running the model on that alone."""
     given = read_texts(texts or [], file)
     fitted = load_model(kind.value, strict)
-    found = _explained(fitted, given, _depth(fitted, depth), certify)
+    found = _explained(fitted, given, read_depth(fitted, depth), certify)
     if as_json:
         typer.echo(_lines(found, given), nl=False)
     elif output is None:
@@ -54,16 +53,6 @@ def explain(
         _write(output, _lines(found, given), len(found), quiet=as_json)
     if require_margin:
         _require(found)
-
-
-def _depth(fitted: Fit, depth: str) -> int:
-    from ..explaining.explain import check_depth
-
-    number = depth.removeprefix("-").isdecimal()
-    try:
-        return check_depth(fitted.probe, int(depth) if number else depth)
-    except SettingError as error:
-        raise typer.BadParameter(str(error), param_hint="--depth") from error
 
 
 def _explained(fitted: Fit, texts: Sequence[str], depth: int, certified: bool) -> list[Explanation]:

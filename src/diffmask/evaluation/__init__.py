@@ -25,7 +25,7 @@ METRICS = Registry(
         "seed-spread": "diffmask.evaluation.stability:SeedSpread",
         "seed-agreement": "diffmask.evaluation.stability:SeedAgreement",
         "seed-overlap": "diffmask.evaluation.stability:SeedOverlap",
-        "rationale-f1": "diffmask.evaluation.plausibility:RationaleF1",
+        "rationale-f1": "diffmask.evaluation.set_overlap:RationaleF1",
         "rationale-average-precision": "diffmask.evaluation.plausibility:RationaleAveragePrecision",
         "rationale-iou-f1": "diffmask.evaluation.plausibility:RationaleIouF1",
         "randomisation": "diffmask.evaluation.randomisation:Randomisation",

@@ -13,33 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..training.draws import unit_noise
-from .hits import THRESHOLD, Kept, check_kept, count_hits, expected_precision, marks
+from .hits import THRESHOLD, Kept, check_kept, expected_precision, marks
 from .metric import Case, Metric
 from .ranking import per_row, places
 
 KEPT = "kept units: 'size' takes the highest scores, as many as were marked; 'threshold' all scores above it"
 Run = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class RationaleF1(Metric):
-    """F1 of the kept units against the marked ones, unit by unit."""
-
-    better = "higher"
-    uses_removal = False
-    kept: Annotated[Kept, KEPT] = "size"
-    threshold: Annotated[float, "with kept = threshold: a score above it keeps the unit"] = THRESHOLD
-
-    def __post_init__(self) -> None:
-        check_kept(self.kept)
-
-    @property
-    def ranks_only(self) -> bool:
-        return self.kept == "size"
-
-    def __call__(self, case: Case) -> Float[Tensor, " batch"]:
-        valid = case.question.batch.valid
-        return count_hits(case.scores, marks(case.rationale, valid), valid, self.kept, self.threshold).f1()
 
 
 @dataclass(frozen=True)

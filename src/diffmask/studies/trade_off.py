@@ -31,9 +31,7 @@ def run(setup: Setup) -> News:
     work = setup.work("sentiment")
     missing = [job.name for job in map(partial(Job, 0), KINDS) if not (work / f"{job.name}.safetensors").is_file()]
     if missing:
-        raise DataError(
-            f"{work} has no probe {missing[0]}: run `diffmask study sentiment` first, here or by --take-over"
-        )
+        raise DataError(f"{work} has no probe {missing[0]}: run `diffmask study sentiment` first")
     size, data = SMALL if setup.small else FULL, setup.find_data("sst")
     yield len(KINDS)
     rows, kept = [], setup.work("trade-off")
