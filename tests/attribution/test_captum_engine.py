@@ -20,7 +20,7 @@ def test_integrated_gradients_are_captums(kind, depth, unit, ask_text):
     question = ask_text(depth=depth, kind=kind, unit=unit, gate_special=unit == "token")
     own = IntegratedGradients(steps=8).signed(question)
     theirs = IntegratedGradients(steps=8, batch_size=7, engine="captum").signed(question)
-    torch.testing.assert_close(own, theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(own, theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("unit", ["token", "word"])
@@ -29,7 +29,7 @@ def test_integrated_gradients_are_captums(kind, depth, unit, ask_text):
 def test_gradient_times_input_is_captums(kind, depth, baseline, unit, ask_text):
     question = ask_text(depth=depth, kind=kind, unit=unit)
     theirs = GradientInput(baseline, engine="captum")(question)
-    torch.testing.assert_close(GradientInput(baseline)(question), theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(GradientInput(baseline)(question), theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [IntegratedGradients, GradientInput])
@@ -37,7 +37,7 @@ def test_padding_on_the_left_is_no_matter(method, ask_text):
     question = ask_text(depth=1, kind="llama", padding_side="left")
     assert (~question.batch.valid[:, 0]).any()
     theirs = method(engine="captum")(question)
-    torch.testing.assert_close(method()(question), theirs, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(method()(question), theirs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [IntegratedGradients(steps=4, engine="captum"), GradientInput(engine="captum")])
