@@ -15,7 +15,7 @@ def test_meister_pairs_encoders_with_attentions():
         "dot",
         2,
     )
-    assert (lstm.training.learning_rate, transformer.training.learning_rate) == (1e-4, 1e-5)
+    assert (lstm.training.learning_rate, transformer.training.learning_rate) == (1e-4, 3e-5)
     assert lstm.model.hidden == transformer.model.hidden == 128
 
 

@@ -82,7 +82,8 @@ def test_staying_true_runs_small(here):
 
 
 def test_attention_is_judged_beside_a_probe_that_keeps_as_many_words(here):
-    data = attentive.prepare("sst", here, attentive.SMALL)
+    pool = attentive.pool_vectors(here, attentive.SMALL, here / "vectors.safetensors")
+    data = attentive.prepare("sst", here, attentive.SMALL, pool)
     model = make_model(data.task)
     found = attentive.judge_attention(model, data, attentive.SMALL, 0)
     assert not found["failures"] and 0 <= found["kept"] <= 1

@@ -22,13 +22,13 @@ from ..attribution.probe import ProbeScores
 from ..evaluation.compare import compare
 from ..tasks.corpora import read_corpus
 from ..tasks.documents import Corpus, Document, DocumentTask
-from ..tasks.word_vectors import VectorConfig, train_vectors
 from ..training.config import FitConfig, recipe
 from ..training.fit import fit
 from .trained import device
+from .vector_pool import make_pool, pooled_vectors
 
 METRICS = ("sufficiency", "comprehensiveness", "srg", "hindsight", "swap-flips")
-VECTORS = "300-d word vectors trained on each corpus (PPMI and SVD): no pretrained ones could be had"
+VECTORS = "300-d word vectors trained on the training texts of all corpora (PPMI and SVD): none pretrained could be had"
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,18 @@ class AttentiveSize:
     epochs: int | None = None
     width: int = 300
     hidden: int | None = None
-    state_documents: int = 300  # whose hidden states are differentiated, a backward pass per word
-    adversary_epochs: int = 20
-    probe_steps: int = 2000
+    measured: int = 1000  # test documents whose attention is explained and attacked; accuracy is of all
+    state_documents: int = 200  # whose hidden states are differentiated, a backward pass per word
+    adversary_epochs: int = 12
+    adversary_documents: int = 4000
+    probe_steps: int = 1000
     compared: int = 100
     search_steps: int = 500
     pairs: int = 1_000_000
     clusters: int = 1000
 
 
-SMALL = AttentiveSize(("sst",), 60, 24, 2, 8, 4, 6, 2, 4, 6, 5, 200, 8)
+SMALL = AttentiveSize(("sst",), 60, 24, 2, 8, 4, 24, 6, 2, 60, 4, 6, 5, 200, 8)
 
 
 @dataclass(frozen=True)
@@ -67,21 +69,35 @@ class Prepared:
         sizes = {split: len(getattr(corpus, split)) for split in ("train", "dev", "test")}
         return {**sizes, "words": len(self.task.vocabulary), "note": corpus.note}
 
+    def measured(self, size: AttentiveSize) -> tuple[Document, ...]:
+        """Return the test documents whose attention is looked into."""
+        return every_nth(self.corpus.test, size.measured)
+
 
 @cache
-def prepare(name: str, directory: Path, size: AttentiveSize) -> Prepared:
-    """Read a corpus, count its words and train its vectors, once per process."""
+def read_part(name: str, directory: Path, size: AttentiveSize) -> Corpus:
+    """Read as much of a corpus as a study of this size takes, once per process."""
     corpus = read_corpus(name, directory)
-    corpus = replace(
+    return replace(
         corpus,
         train=every_nth(corpus.train, size.train),
         dev=every_nth(corpus.dev, size.test),
         test=every_nth(corpus.test, size.test),
     )
-    texts = [document.text for document in corpus.train]
-    vocabulary = corpus.vocabulary()
-    task = DocumentTask(vocabulary, texts, [document.text for document in corpus.dev], labels=corpus.labels)
-    return Prepared(corpus, task, train_vectors(texts, vocabulary, VectorConfig(width=size.width)))
+
+
+def pool_vectors(directory: Path, size: AttentiveSize, path: Path) -> Path:
+    """Train the word vectors that all classifiers of a study start from."""
+    return make_pool([read_part(name, directory, size) for name in size.datasets], path, size.width)
+
+
+@cache
+def prepare(name: str, directory: Path, size: AttentiveSize, pool: Path) -> Prepared:
+    """Read a corpus, count its words and look up their vectors, once per process."""
+    corpus = read_part(name, directory, size)
+    texts, dev = ([document.text for document in part] for part in (corpus.train, corpus.dev))
+    task = DocumentTask(corpus.vocabulary(), texts, dev, labels=corpus.labels)
+    return Prepared(corpus, task, pooled_vectors(pool, task.vocabulary))
 
 
 def every_nth(documents: Sequence[Document], limit: int | None) -> tuple[Document, ...]:

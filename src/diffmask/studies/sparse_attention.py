@@ -22,7 +22,17 @@ from ..attention.importance import CUTS, KINDS, Importance, measure_importance, 
 from ..attention.measures import measure_robustness, permutation_changes
 from ..attention.presets import meister
 from ..attention.trained_adversary import AdversaryConfig, measure_apart, train_adversary
-from .attentive import SMALL, VECTORS, AttentiveSize, Prepared, every_nth, judge_attention, prepare, train_preset
+from .attentive import (
+    SMALL,
+    VECTORS,
+    AttentiveSize,
+    Prepared,
+    every_nth,
+    judge_attention,
+    pool_vectors,
+    prepare,
+    train_preset,
+)
 from .result import write_result
 from .seeds import made_with, run_seeds
 from .setup import News, Setup
@@ -30,7 +40,7 @@ from .sparse_attention_published import ENCODERS
 from .sparse_attention_summary import summarise, table_cells
 from .trained import device
 
-LAMBDAS = (-100.0, -10.0, -3.0, -1.0, 0.0, 0.5, 0.9)  # 0 is sparsemax
+LAMBDAS = (-10.0, -3.0, -1.0, 0.0, 0.5, 0.9)  # 0 is sparsemax
 FULL = AttentiveSize()
 STRENGTH = 1.0  # of the adversaries' reward; theirs is not known
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -70,7 +80,8 @@ def run(setup: Setup) -> News:
     ]
     yield len(jobs)
     done, directory = {}, setup.find_data("sst").parent
-    run_one = partial(run_job, jobs, size, directory)
+    pool = pool_vectors(directory, size, work / "vectors.safetensors")
+    run_one = partial(run_job, jobs, size, directory, pool)
     for number, found in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
         done[number] = found
         job = jobs[number]
@@ -82,14 +93,14 @@ def run(setup: Setup) -> News:
     yield write_result(setup.output, "sparse-attention", setup.command, range(setup.seeds), summary, rows, **more)
 
 
-def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, number: int) -> dict[str, Any]:
+def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, pool: Path, number: int) -> dict[str, Any]:
     """Train the classifier of a job and measure it."""
-    job, data = jobs[number], prepare(jobs[number].dataset, directory, size)
+    job, data = jobs[number], prepare(jobs[number].dataset, directory, size, pool)
     given = {} if job.sparsity is None else {"projection": "sparsegen", "sparsity": job.sparsity}
     preset = meister(len(data.task.vocabulary), job.encoder, job.seed, **given)  # type: ignore[arg-type]
     model, quality = train_preset(preset, data, size, job.seed)
     found = {**asdict(job), "projection": job.projection, **quality, "data": data.describe()}
-    found |= importance_figures(measure_importance(model, data.task, data.corpus.test))
+    found |= importance_figures(measure_importance(model, data.task, data.measured(size)))
     found |= attack_figures(model, data, size, job)
     if job.main:
         states = state_entropy(model, data.task, every_nth(data.corpus.test, size.state_documents))
@@ -116,7 +127,7 @@ def importance_figures(found: Importance) -> dict[str, Any]:
 
 def attack_figures(model: AttentiveClassifier, data: Prepared, size: AttentiveSize, job: Job) -> dict[str, Any]:
     """Attack the attention of a classifier, document by document."""
-    evidence = gather_evidence(model, data.task, data.corpus.test).to(device())
+    evidence = gather_evidence(model, data.task, data.measured(size)).to(device())
     robust = measure_robustness(evidence, seed=job.seed)
     found = {
         "uniform_accuracy": robust.uniform.accuracy,
@@ -136,7 +147,9 @@ def adversaries(model: AttentiveClassifier, data: Prepared, size: AttentiveSize,
     found = {}
     for name, frozen in (("frozen", True), ("unfrozen", False)):
         how = AdversaryConfig(STRENGTH, frozen, size.adversary_epochs, seed=seed + 1)
-        adversary = train_adversary(model, data.task, data.corpus.train, how, data.vectors)
+        adversary = train_adversary(
+            model, data.task, every_nth(data.corpus.train, size.adversary_documents), how, data.vectors
+        )
         apart = measure_apart(adversary, model, data.task, data.corpus.test)
         found[name] = {**asdict(apart), "change": apart.change, "strength": STRENGTH}
     return found

@@ -19,7 +19,17 @@ from ..attention.information import InformationConfig, measure_information
 from ..attention.measures import measure_robustness, word_probability
 from ..attention.presets import Preset, tutek
 from ..attention.trained_adversary import AdversaryConfig, measure_apart, train_adversary
-from .attentive import SMALL, VECTORS, AttentiveSize, Prepared, judge_attention, prepare, train_preset
+from .attentive import (
+    SMALL,
+    VECTORS,
+    AttentiveSize,
+    Prepared,
+    every_nth,
+    judge_attention,
+    pool_vectors,
+    prepare,
+    train_preset,
+)
 from .result import write_result
 from .seeds import made_with, run_seeds
 from .setup import News, Setup
@@ -27,7 +37,7 @@ from .staying_true_published import KEEPERS, VARIANTS
 from .staying_true_summary import summarise, table_cells
 from .trained import device
 
-FULL = AttentiveSize()
+FULL = AttentiveSize(train=6000)  # 95 classifiers a data set: the long ones see half of their reviews
 STRENGTHS = (0.01, 0.1, 0.3, 1.0, 3.0)  # λ of the adversaries; theirs are not known
 DEFAULT = "default query"  # dot attention drawn as PyTorch draws a layer
 LONG = {"20news": 0.3, "imdb": 0.3}  # η: theirs shrinks with length, and which it was is not printed
@@ -64,7 +74,8 @@ def run(setup: Setup) -> News:
     jobs = jobs_of(size, setup.seeds, (3,) if setup.small else (2, 3))
     yield len(jobs)
     done, directory = {}, setup.find_data("sst").parent
-    run_one, settings = partial(run_job, jobs, size, directory), repr((size, jobs, STRENGTHS, LONG))
+    pool = pool_vectors(directory, size, work / "vectors.safetensors")
+    run_one, settings = partial(run_job, jobs, size, directory, pool), repr((size, jobs, STRENGTHS, LONG))
     for number, found in run_seeds(run_one, range(len(jobs)), work, settings, setup.jobs, setup.take_over):
         done[number] = found
         job = jobs[number]
@@ -77,11 +88,11 @@ def run(setup: Setup) -> News:
     yield write_result(setup.output, "staying-true", setup.command, range(setup.seeds), summary, rows, **more)
 
 
-def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, number: int) -> dict[str, Any]:
+def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, pool: Path, number: int) -> dict[str, Any]:
     """Train the classifier of a job and measure it."""
-    job, data = jobs[number], prepare(jobs[number].dataset, directory, size)
+    job, data = jobs[number], prepare(jobs[number].dataset, directory, size, pool)
     model, quality = train_preset(preset_of(job, data), data, size, job.seed)
-    evidence = gather_evidence(model, data.task, data.corpus.test).to(device())
+    evidence = gather_evidence(model, data.task, data.measured(size)).to(device())
     robust = measure_robustness(evidence, seed=job.seed)
     found = {**asdict(job), **quality, "data": data.describe(), "word_probability": asdict(word_probability(evidence))}
     found["attention_entropy"] = asdict(tally(normalised_entropy(evidence.attention, evidence.attended)))
@@ -122,7 +133,9 @@ def adversaries(model: AttentiveClassifier, data: Prepared, size: AttentiveSize,
     found = []
     for strength in STRENGTHS[:: 2 if size == SMALL else 1]:
         how = AdversaryConfig(strength, epochs=size.adversary_epochs, seed=seed + 1)
-        adversary = train_adversary(model, data.task, data.corpus.train, how, data.vectors)
+        adversary = train_adversary(
+            model, data.task, every_nth(data.corpus.train, size.adversary_documents), how, data.vectors
+        )
         found.append({"strength": strength, **asdict(measure_apart(adversary, model, data.task, data.corpus.test))})
     return found
 
