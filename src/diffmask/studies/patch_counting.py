@@ -1,7 +1,8 @@
 """Patch counting (Nalmpantis et al. 2023, §3.2, App. C): does the probe find the patches that are counted, each time?
 
-Each seed draws its own images and trains its own small vision transformer. Our recipe starts at four shares kept; the published one at the same
-shares (by its β, which sets them only on average) and at the paper's β = 8, with λ moved the right way and as released.
+Each seed draws its own images and trains its own small vision transformer. Our recipe starts at four shares kept; the
+published one at the same shares (by its β, which sets them only on average) and at the paper's β = 8, with λ moved the
+right way and as released.
 Its learning rates are those of the paper times 25 for gates and 10 for the baseline: the paper's are for a model of 16
 times the width and 7,500 steps; it is run with the first seeds only. The rivals score the same images.
 """

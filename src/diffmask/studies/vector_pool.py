@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..storage import kind_of, load_tensors, save_tensors
+from ..storage import load_tensors, save_tensors
 from ..tasks.documents import Corpus
 from ..tasks.word_vectors import VectorConfig, train_vectors
 from ..tasks.words import END, MASK, START, Vocabulary
@@ -25,7 +25,7 @@ KIND = "word vectors"
 def make_pool(corpora: Sequence[Corpus], path: Path, width: int) -> Path:
     """Train the vectors of every word some corpus knows, unless the file has just these; return where they are."""
     about = {"width": width, "corpora": {corpus.name: [len(corpus.train), corpus.note] for corpus in corpora}}
-    if kind_of(path) == KIND and load_tensors(path, KIND)[1]["about"] == about:
+    if path.is_file() and load_tensors(path, KIND)[1]["about"] == about:
         return path
     known = [" ".join(corpus.vocabulary().number) for corpus in corpora]
     vocabulary = Vocabulary(known, least=1, special=(START, END, MASK))
