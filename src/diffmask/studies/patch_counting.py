@@ -56,7 +56,7 @@ class Size:
     model_steps: int = 2000
     steps: int = 2000
     published_steps: int = 4000
-    published_seeds: int = 5
+    published_seeds: int = 3
     test: int = 1000
     oracle: int = 100
     starts: tuple[float, ...] = STARTS
