@@ -16,11 +16,11 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## Make the virtual environment and install diffmask with its tools
 
-demo: $(STAMP)  ## Explain twenty sentences, compare with rivals and draw it (under a minute, no GPU, no downloads)
+demo: $(STAMP)  ## Explain twenty sentences, compare with rivals, end in a report for a browser (under a minute, no GPU, no downloads)
 	$(BIN)/diffmask demo
 
-test: $(STAMP)  ## Run the tests
-	$(BIN)/python -m pytest -n auto
+test: $(STAMP)  ## Run the tests; those that need Chromium say so where there is none
+	$(BIN)/python -m pytest -n auto -rs
 
 check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with results/
 	$(BIN)/ruff check .
@@ -35,6 +35,8 @@ format: $(STAMP)  ## Format the code
 bench: $(STAMP)  ## Measure what a training step costs, and how fast exact search is, as ratios to plain runs
 	$(BIN)/python -m benchmarks.step
 	$(BIN)/python -m benchmarks.erasure
+	$(BIN)/python -m benchmarks.cold_start
+	$(BIN)/python -m benchmarks.bulk
 
 study: $(STAMP)  ## Run the digit study in full: 20 seeds, each with its own model
 	$(BIN)/diffmask study digits --seeds 20 --jobs 2

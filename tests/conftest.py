@@ -10,8 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from browser import chromium, chromium_page
 from diffmask.models.adapter import Adapter, adapt
 from diffmask.types import Batch
+
+__all__ = ["chromium", "chromium_page"]  # fixtures of tests/browser.py, for every test
 
 torch.set_num_threads(1)
 os.environ.pop("FORCE_COLOR", None)  # some CI sets it, and colours would stand between the words

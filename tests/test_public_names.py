@@ -12,3 +12,9 @@ def test_importing_diffmask_alone_imports_nothing_heavy():
 
     code = "import sys, diffmask; print([m for m in ('torch', 'transformers', 'accelerate') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_the_package_says_that_it_is_typed():
+    from importlib.resources import files
+
+    assert files("diffmask").joinpath("py.typed").is_file()

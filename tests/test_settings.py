@@ -1,13 +1,15 @@
 """Settings go to plain data and back, and what does not fit is named."""
 
 import json
+import tomllib
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import pytest
 
 from diffmask.errors import SettingError
-from diffmask.settings import change, check_choices, from_dict, to_dict
+from diffmask.settings import change, check_choices, from_dict, to_dict, to_toml
+from diffmask.training.config import FitConfig, recipe
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def test_a_choice_that_does_not_exist_is_refused_with_the_choices():
     with pytest.raises(
         SettingError, match=r"run\.form: no choice named 'margn'; did you mean 'margin'\? Known: margin, rate"
     ):
-        check_choices(from_dict(Outer, {"form": "margn"}), "run")
+        check_choices(Outer(form="margn"), "run")
 
 
 def test_a_change_finds_its_setting_wherever_it_is():
@@ -106,3 +108,17 @@ def test_a_change_that_does_not_fit_is_named(changes, message):
     with pytest.raises(SettingError) as caught:
         change(Outer(), changes)
     assert str(caught.value) == message
+
+
+def test_what_is_written_as_toml_is_read_back():
+    settings = to_dict(recipe("published-vision")) | {
+        "name": 'a "b" \\ \x7f é\n',
+        "far": float("inf"),
+        "many": ["x", "y"],
+    }
+    assert tomllib.loads(to_toml(settings)) == settings
+
+
+def test_a_choice_that_is_none_is_named_with_where_it_stood():
+    with pytest.raises(SettingError, match=r"run\.toml\.probe\.kind: no choice named 'inputs'; did you mean 'input'"):
+        from_dict(FitConfig, {"probe": {"kind": "inputs"}}, "run.toml")

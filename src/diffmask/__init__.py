@@ -11,12 +11,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editors
+    from .bulk.run import BulkConfig as BulkConfig
+    from .bulk.run import explain_file as explain_file
     from .evaluation.compare import compare as compare
     from .explaining.captum import CaptumProbe as CaptumProbe
     from .explaining.captum import quantus_explainer as quantus_explainer
     from .explaining.certify import certify as certify
     from .explaining.embedded import load_embedded as load_embedded
     from .explaining.explain import explain as explain
+    from .explaining.explainer import Explainer as Explainer
+    from .explaining.pretrained import from_pretrained as from_pretrained
     from .explanation import Explanation as Explanation
     from .explanation import to_pixels as to_pixels
     from .models.adapter import Adapter as Adapter
@@ -55,8 +59,10 @@ _PUBLIC = {
     "Adapter": "models.adapter",
     "Batch": "types",
     "BudgetConfig": "training.budget",
+    "BulkConfig": "bulk.run",
     "CaptumProbe": "explaining.captum",
     "Continuation": "tasks.continuation",
+    "Explainer": "explaining.explainer",
     "Explanation": "explanation",
     "Fit": "training.fit",
     "FitConfig": "training.config",
@@ -77,8 +83,10 @@ _PUBLIC = {
     "certify": "explaining.certify",
     "compare": "evaluation.compare",
     "explain": "explaining.explain",
+    "explain_file": "bulk.run",
     "fit": "training.fit",
     "fit_budget": "training.budget",
+    "from_pretrained": "explaining.pretrained",
     "load_budget": "training.saved_budget",
     "load_embedded": "explaining.embedded",
     "in_chat": "tasks.continuation",

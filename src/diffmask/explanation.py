@@ -5,16 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .errors import DataError, SettingError
+from .registry import Registry
 from .storage import load_tensors, save_tensors
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
 KIND = "explanation"
+VIEWS = Registry(  # how an explanation shows itself: drawn in later rooms, imported when asked for
+    "view",
+    {
+        "show": "diffmask.report.show:show",
+        "plot": "diffmask.report.plot:plot",
+        "words": "diffmask.report.words:words",
+        "dataframe": "diffmask.report.words:dataframe",
+        "page": "diffmask.page.single:page",
+        "fragment": "diffmask.page.html:fragment_html",
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +87,33 @@ class Explanation:
     @property
     def kept_units(self) -> tuple[str, ...]:
         return tuple(unit for unit, keep in zip(self.units, self.kept.tolist(), strict=True) if keep)
+
+    def show(self) -> None:
+        """Show the explanation: in a notebook as HTML, elsewhere in the terminal."""
+        VIEWS.get("show")(self)
+
+    def plot(self, image: Any = None, *, depth: int | None = None) -> Figure:
+        """Draw units by depth, or over an image the patches kept at a depth, as a figure of matplotlib."""
+        return VIEWS.get("plot")(self, image, depth=depth)
+
+    def to_html(self, text: str | None = None, image: Any = None, *, title: str | None = None) -> str:
+        """Return a page with a slider over depth, whole in itself: write it to a file and open that."""
+        return VIEWS.get("page")(self, text, image, title=title)
+
+    def to_dataframe(self) -> DataFrame:
+        """Return one row per unit: its text, whether it is kept, and its probability of being kept at each depth."""
+        return VIEWS.get("dataframe")(self)
+
+    def words(self) -> Explanation:
+        """Return the explanation with the pieces of a word as one unit, kept if any piece is and scored by its highest.
+
+        The check holds for pieces. Where a kept word was kept only in part, the word was not run, so the result is not
+        verified; `info["verified_pieces"]` has what was measured.
+        """
+        return VIEWS.get("words")(self)
+
+    def _repr_html_(self) -> str:
+        return VIEWS.get("fragment")(self)
 
     def save(self, path: str | Path) -> None:
         """Write scores and kept set as safetensors, the rest as JSON in its header."""

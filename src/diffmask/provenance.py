@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,16 @@ PACKAGES = ("diffmask", "torch", "accelerate", "safetensors", "numpy", "transfor
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that can change a number."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {name: version for name in PACKAGES if (version := _version(name)) is not None}
+    return {"python": platform.python_version(), **found}
+
+
+@cache  # every explanation carries them, and the disk is slow
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def hardware() -> dict[str, Any]:

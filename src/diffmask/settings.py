@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import typing
 from typing import Any, TypeVar
 
@@ -42,6 +43,10 @@ def _value(hint: Any, value: Any, source: str) -> Any:
         return from_dict(typing.cast(type[Any], hint), value, source)
     if hint in (int, float, bool, str):
         return _plain(hint, value, source)
+    if typing.get_origin(hint) is tuple and isinstance(value, list):
+        return tuple(value)  # JSON and TOML know no tuples
+    if typing.get_origin(hint) is typing.Literal and value not in typing.get_args(hint):
+        raise SettingError(f"{source}: {unknown('choice', str(value), typing.get_args(hint))}")
     return value
 
 
@@ -84,3 +89,43 @@ def _changed(settings: Any, path: tuple[str, ...], value: Any) -> Any:
     elif not dataclasses.is_dataclass(value):
         value = _value(hint, value, name)
     return dataclasses.replace(settings, **{name: value})
+
+
+def merge(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return nested plain data with changes laid over it; of two groups of one name, what both have is merged.
+
+    >>> merge({"fit": {"steps": 1, "seed": 0}}, {"fit": {"steps": 2}})
+    {'fit': {'steps': 2, 'seed': 0}}
+    """
+    merged = dict(settings)
+    for name, value in changes.items():
+        old = merged.get(name)
+        merged[name] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def to_toml(settings: dict[str, Any], path: tuple[str, ...] = ()) -> str:
+    """Write nested plain data as TOML, plain values before the groups.
+
+    >>> print(to_toml({"fit": {"steps": 2, "probe": {"kind": "input"}}, "model": "a"}))
+    model = "a"
+    <BLANKLINE>
+    [fit]
+    steps = 2
+    <BLANKLINE>
+    [fit.probe]
+    kind = "input"
+    <BLANKLINE>
+    """
+    groups = {name: value for name, value in settings.items() if isinstance(value, dict)}
+    lines = [f"{name} = {_toml(value)}\n" for name, value in settings.items() if name not in groups]
+    head = [f"\n[{'.'.join(path)}]\n"] if path and lines else []
+    return "".join([*head, *lines, *(to_toml(group, (*path, name)) for name, group in groups.items())])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):  # TOML's strings are JSON's, but for one letter
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "[" + ", ".join(map(_toml, value)) + "]" if isinstance(value, list | tuple) else repr(value)

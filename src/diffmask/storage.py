@@ -75,6 +75,16 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     return tensors, _checked(path, kind, header)
 
 
+def kind_of(path: str | Path) -> str | None:
+    """Say what a file of ours is, without reading its tensors; None for a file that is not ours."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            info = json.loads((file.metadata() or {}).get(HEADER, "null"))
+    except (SafetensorError, OSError, ValueError):
+        return None
+    return info.get("kind") if isinstance(info, dict) else None
+
+
 def _checked(path: Path, kind: str, header: str | None) -> dict[str, Any]:
     if header is None:
         raise StorageError(f"{path} was not written by diffmask: give the path of a saved {kind}")

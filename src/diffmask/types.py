@@ -48,8 +48,12 @@ class Batch:
         return len(self.valid)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Move every tensor to `device`."""
-        return self._with(lambda tensor: tensor.to(device))
+        """Move every tensor to `device`; what is pinned goes there while the host works on."""
+        return self._with(lambda t: t.to(device, non_blocking=True) if t.is_pinned() else t.to(device))
+
+    def pin(self) -> Batch:
+        """Lock every tensor in memory, from where a GPU fetches it without stopping the host."""
+        return self._with(lambda tensor: tensor if tensor.is_cuda else tensor.pin_memory())
 
     def repeat(self, count: int) -> Batch:
         """Stand `count` copies of the batch one after the other."""
@@ -102,8 +106,11 @@ class Batch:
 
     def _with(self, do: Callable[[Tensor], Tensor]) -> Batch:
         inputs = {name: do(value) if isinstance(value, Tensor) else value for name, value in self.inputs.items()}
-        others = (None if tensor is None else do(tensor) for tensor in (self.place, self.ask))
-        return Batch(inputs, do(self.valid), *others)
+        place, ask = (None if tensor is None else do(tensor) for tensor in (self.place, self.ask))
+        made = object.__new__(Batch)  # what was checked is not checked again: on a GPU that would stop the host
+        for name, value in {"inputs": inputs, "valid": do(self.valid), "place": place, "ask": ask}.items():
+            object.__setattr__(made, name, value)
+        return made
 
 
 def repeat(tensor: Tensor, count: int) -> Tensor:
@@ -176,13 +183,22 @@ def decisions(prediction: Prediction) -> dict[str, Tensor]:
 def check_finite(prediction: Prediction, when: str = "") -> None:
     """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
     for name, head in prediction.items():
-        raw = counted(head)
-        bad, lowest = torch.isnan(raw) | (raw == torch.inf), raw == -torch.inf
-        # A category may be ruled out with −inf, but not every one.
-        bad = bad | (lowest.all(-1, keepdim=True) if isinstance(head, Categorical) else lowest)
-        bad = bad.flatten(1).any(1) if bad.dim() > 1 else bad
-        if bool(bad.any()):
-            raise ModelError(
-                f"the model's output '{name}' is NaN or infinite{when} for {int(bad.sum())} of {len(bad)} examples of "
-                f"a batch (the first is number {int(bad.nonzero()[0])}): check the model on them, e.g. in float32"
-            )
+        raise_if_broken(name, broken(head), when)
+
+
+def broken(head: Categorical | Bernoulli | Value) -> Bool[Tensor, " batch"]:
+    """Say of which examples an output is NaN or infinite, without waiting for the device."""
+    raw = counted(head)
+    bad, lowest = torch.isnan(raw) | (raw == torch.inf), raw == -torch.inf
+    # A category may be ruled out with −inf, but not every one.
+    bad = bad | (lowest.all(-1, keepdim=True) if isinstance(head, Categorical) else lowest)
+    return bad.flatten(1).any(1) if bad.dim() > 1 else bad
+
+
+def raise_if_broken(name: str, bad: Bool[Tensor, " batch"], when: str = "") -> None:
+    """Raise if an output is broken for any example; this waits for the device."""
+    if bool(bad.any()):
+        raise ModelError(
+            f"the model's output '{name}' is NaN or infinite{when} for {int(bad.sum())} of {len(bad)} examples of "
+            f"a batch (the first is number {int(bad.nonzero()[0])}): check the model on them, e.g. in float32"
+        )

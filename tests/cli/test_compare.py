@@ -38,3 +38,7 @@ def test_a_depth_that_does_not_exist_is_a_usage_error():
 def test_without_a_text_it_says_what_to_give():
     found = CliRunner().invoke(app, ["compare"])
     assert found.exit_code == 2 and "give a text" in found.output
+
+
+def test_json_is_a_form_of_its_own():
+    assert {row["method"] for row in json.loads(run("--json").stdout)["rows"]} == {"probe", "random"}

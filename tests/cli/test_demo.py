@@ -32,6 +32,14 @@ def test_every_rival_is_measured_on_the_same_sentence(fitted):
     assert len(found["kept_by_depth"]) == len(found["explanation"]["depths"])
 
 
+def test_every_rival_keeps_as_many_units_as_the_probe_those_it_scores_highest(fitted):
+    explanation = compare(fitted, SENTENCES[0])["explanation"]
+    count = sum(explanation["kept"])
+    for rival in explanation["rivals"]:
+        kept = [score for score, keep in zip(rival["scores"], rival["kept"], strict=True) if keep]
+        assert sum(rival["kept"]) == count and sorted(rival["scores"])[-count:] == sorted(kept)
+
+
 def test_the_summary_compares_sentence_by_sentence():
     def rows(method, *divergences):
         row = {"method": method, "same_prediction": True, "time_ratio": 2.0}
@@ -52,6 +60,8 @@ def test_the_demo_prints_its_table_and_writes_result_and_pictures(tmp_path):
     assert len(result["rows"]) == 12 and result["summary"]["sentences"] == 2
     drawn = {path.name for path in tmp_path.glob("*.png")}
     assert drawn == {f"demo-{name}.png" for name in ("sentence-1", "sentence-2", "depths", "rivals")}
+    report = tmp_path / "report.html"
+    assert report.as_uri() in done.output and "leave-one-out" in report.read_text()
 
 
 def test_the_demos_help_has_a_worked_example():

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from diffmask.cli.main import main
-from diffmask.explaining import embedded
+from diffmask.explaining import pretrained
 from diffmask.settings import change
 
 TEXT = "A fast, funny, highly enjoyable movie."
@@ -15,13 +15,18 @@ TEXT = "A fast, funny, highly enjoyable movie."
 
 @pytest.fixture(scope="module")
 def probes():
-    return {kind: embedded.load_embedded(kind) for kind in ("input", "hidden")}
+    return {kind: pretrained.from_pretrained(f"embedded:{kind}") for kind in ("input", "hidden")}
 
 
 @pytest.fixture
 def run(monkeypatch, capsys, probes):
     """Run the command line in this process, with the model loaded once, and return code, output and complaints."""
-    monkeypatch.setattr(embedded, "load_embedded", lambda kind, strict: probes[kind])
+    load = pretrained.from_pretrained
+
+    def loaded(run, **settings):
+        return probes[run.partition(":")[2] or "input"] if run.startswith("embedded") else load(run, **settings)
+
+    monkeypatch.setattr(pretrained, "from_pretrained", loaded)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["diffmask", "explain", *map(str, arguments)])
@@ -81,6 +86,32 @@ def test_with_json_and_output_both_get_the_same(run, tmp_path):
     assert said == (tmp_path / "x.jsonl").read_text()
 
 
+def test_a_table_gives_the_texts_of_a_column(run, tmp_path):
+    (tmp_path / "texts.csv").write_text("id,review\n1,Dull.\n2,Fine.\n")
+    table = ["--input", tmp_path / "texts.csv"]
+    code, said, _ = run(*table, "--text-column", "review", "--json", "--batch-size", "1")
+    assert code == 0 and [json.loads(line)["text"] for line in said.splitlines()] == ["Dull.", "Fine."]
+    code, _, complaint = run(*table)
+    assert code == 1 and "has no column 'text'; it has 'id', 'review'" in complaint and complaint.count("\n") == 1
+
+
+def test_the_predicted_label_can_be_named_and_no_other(run):
+    assert run(TEXT, "--label", "positive", "--json")[1] == run(TEXT, "--json")[1]
+    code, said, complaint = run(TEXT, "--target", "0")
+    assert code == 2 and said == "" and "the model predicts 'positive': a probe explains what is predicted" in complaint
+    assert "example 1 was asked" in run(TEXT, "Dull.", "--target", "positive", "--batch-size", "1")[2]
+    assert "no label named 'fine'. Known: negative, positive, predicted" in run(TEXT, "--target", "fine")[2]
+
+
+def test_a_run_that_is_none_is_one_sentence(run, tmp_path):
+    code, _, complaint = run(TEXT, "--run", tmp_path)
+    assert code == 1 and "is no saved probe" in complaint and complaint.count("\n") == 1
+    code, _, complaint = run(TEXT, "--run", tmp_path / "nope")
+    assert code == 1 and "there is no directory" in complaint
+    code, _, complaint = run(TEXT, "--run", tmp_path, "--kind", "hidden")
+    assert code == 2 and "masks what it was fitted to mask" in complaint
+
+
 @pytest.mark.parametrize("depth", ["1", "-3", "bert.encoder.layer.0:input"])
 def test_a_depth_is_a_number_or_a_name(run, depth):
     assert json.loads(run(TEXT, "--json", "--depth", depth)[1])["depth"] == 1
@@ -102,7 +133,7 @@ def test_certify_repairs_what_breaks(run, broken):
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
-        ([], "give a text, or a file with one on each line"),
+        ([], "give a text, or a file of them with --input"),
         (["Fine.", " "], "a text is empty"),
         (["Fine.", "--depth", "9"], "depth 9 does not exist: this probe has 4"),
         (["Fine.", "--depth", "bert.encoder.layer.2"], "did you mean 'bert.encoder.layer."),

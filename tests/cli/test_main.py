@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 from diffmask.cli.main import app
 from diffmask.studies import STUDIES
 
+COMMANDS = ["fit", "explain", "compare", "demo", "report", "serve", "study", "draw", "tables", "list"]
+
 
 def diffmask(*arguments):
     """Run the command line as a person does, and return exit code, output and complaints."""
@@ -41,10 +43,19 @@ def test_a_missing_markdown_file_is_one_sentence(tmp_path):
 def test_list_names_studies_methods_and_recipes():
     result = CliRunner().invoke(app, ["list"])
     assert result.exit_code == 0
-    assert "study: digits, " in result.output and "recipe: default, text, " in result.output
+    assert ", digits, " in result.output and "recipe: default, text, " in result.output
 
 
-@pytest.mark.parametrize("command", ["study", "draw", "tables", "list", "explain", "compare", "demo"])
+def test_list_as_json_has_names_by_kind():
+    found = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
+    assert found["study"] == list(STUDIES.names) and "text" in found["recipe"] and "span" in found["task"]
+
+
+def test_every_command_there_is_has_its_example_tested():
+    assert {command.name or command.callback.__name__ for command in app.registered_commands} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_commands_help_has_a_worked_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
     assert result.exit_code == 0 and "Example: diffmask" in result.output

@@ -146,3 +146,23 @@ def test_a_folder_without_a_picture_is_refused(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"")
     with pytest.raises(DataError, match=r"none of the 1 pictures in .* can be read: .*bad.png"):
         picture_folder(tmp_path)
+
+
+def test_the_bytes_of_a_file_open_like_the_file(tmp_path):
+    Image.linear_gradient("L").resize((9, 7)).save(tmp_path / "x.png")
+    opened = open_picture((tmp_path / "x.png").read_bytes())
+    assert np.array_equal(opened, open_picture(tmp_path / "x.png"))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (huge_png(30_000, 30_000), "an image .*900000000 pixels"),
+        (huge_png(9_000, 9_000), "an image has 9000×9000 pixels, more than the 64,000,000"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an image is none: its bytes are not BMP"),
+        (b"", "an image is none"),
+    ],
+)
+def test_bytes_that_are_no_picture_or_a_large_one_are_refused(content, sentence):
+    with pytest.raises(DataError, match=sentence):
+        open_picture(content)

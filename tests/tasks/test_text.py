@@ -180,3 +180,15 @@ def test_labels_that_are_not_the_models_are_refused():
 def test_a_choice_that_does_not_exist_is_refused():
     with pytest.raises(DataError, match=r"no place to ask named 'third'.*Known: nowhere, first, last"):
         _check_choice("place to ask", "third", ("nowhere", "first", "last"))  # the type checker complains earlier
+
+
+def test_what_is_cut_off_is_counted_and_what_was_met_can_be_forgotten():
+    task = make_task(longest=5)
+    assert task.encoded("a fast funny movie .").cut == 2 and task.encoded("funny").cut == 0
+    task.forget()
+    assert not task._seen
+
+
+def test_half_a_character_is_refused():
+    with pytest.raises(DataError, match="half a character"):
+        make_task().collate(["funny \ud83d"])

@@ -200,3 +200,39 @@ def test_a_layer_shared_by_blocks_that_are_no_sites_is_masked_at_the_call_asked_
         expected = model(batch)
     with torch.no_grad(), resume(model.sites["shared@1"], new, seen.states):
         assert torch.allclose(model(batch), expected)
+
+
+class InPlace(nn.Module):
+    """Goes on in place with what its first layer gave: openly, behind the back of autograd, or only when told."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.first, self.last, self.how = nn.Linear(4, 4), nn.Linear(4, 3), how
+
+    def forward(self, x):
+        state = self.first(x)
+        if self.how == "hidden":
+            state.data.mul_(2)
+        elif self.how == "open":
+            state = state.mul_(2)
+        return self.last(state).sum(1)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+@pytest.mark.parametrize("how", ["open", "hidden", "never"])
+def test_states_of_a_model_that_goes_on_in_place_are_those_it_had(how, later):
+    if later and how == "hidden":
+        pytest.skip("what autograd does not see is found in the first pass, in which it always happens")
+    model = InPlace("never" if later else how)
+    adapter = adapt(model, sites=["first"])
+    task, batch = whole({"x": torch.randn(4, 3, 4)})
+    if later:
+        look(adapter, task, batch)
+        model.how = how
+    for _ in range(3):
+        seen = look(adapter, task, batch)
+        assert torch.equal(seen.states["first"], model.first(batch.inputs["x"]))
+        same = seen.masked_at("first", batch.valid, torch.zeros(4))["output"].raw
+        assert torch.equal(same, seen.original["output"].raw)
+        assert torch.equal(seen.states["first"], model.first(batch.inputs["x"]))
+    assert adapter.in_place is (how != "never")

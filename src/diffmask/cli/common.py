@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BROKEN = 3  # the exit code when a margin was required and is broken
+STOPPED = 130  # the exit code after Ctrl-C, as shells have it
+EMBEDDED = "embedded"
 PATIENCE = 2.0  # seconds a person waits without asking whether anything happens
 say = Console()
 complain = Console(stderr=True)
@@ -34,22 +40,6 @@ def read_text(path: Path, what: str) -> str:
         raise DataError(f"{path} cannot be read as text ({error}): give the path of {what}") from error
 
 
-def read_texts(texts: Sequence[str], file: Path | None) -> list[str]:
-    """Return the texts that were given, and those of a file with one on each line."""
-    if not texts and file is None:
-        raise typer.BadParameter("give a text, or a file with one on each line", param_hint="TEXT")
-    if not all(text.strip() for text in texts):
-        raise typer.BadParameter("a text is empty: there is nothing to explain in it", param_hint="TEXT")
-    return [*texts, *([] if file is None else _read_lines(file))]
-
-
-def _read_lines(file: Path) -> list[str]:
-    lines = [line.strip() for line in read_text(file, "a file with one text on each line").split("\n")]
-    if not any(lines):
-        raise DataError(f"{file} holds no text: write one on each line")
-    return [line for line in lines if line]
-
-
 def read_depth(fitted: Fit, depth: str) -> int:
     """Turn a depth as it is typed, a number or a site's name, into an index."""
     from ..explaining.explain import check_depth
@@ -61,15 +51,51 @@ def read_depth(fitted: Fit, depth: str) -> int:
         raise typer.BadParameter(str(error), param_hint="--depth") from error
 
 
-def load_model(kind: Literal["input", "hidden"] = "input", strict: bool = False) -> Fit:
-    """Load the embedded model, saying so: most of the time goes into importing what it needs."""
+def load_run(run: str = EMBEDDED, **settings: Any) -> Fit:
+    """Load a saved probe and its model, saying so: most of the time goes into importing what it needs."""
     with complain.status("loading the model"):
         import torch
 
-        from ..explaining.embedded import load_embedded
+        from ..explaining.pretrained import from_pretrained
 
-        torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
-        return load_embedded(kind, strict=strict)
+        if run.partition(":")[0] == EMBEDDED:
+            torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
+        return from_pretrained(run, **settings)
+
+
+@contextmanager
+def stoppable(how_to_go_on: str) -> Iterator[None]:
+    """Let Ctrl-C end a command with a sentence and its own exit code, not with a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain.print(f"stopped: {how_to_go_on}", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+
+
+@contextmanager
+def aside(as_json: bool) -> Iterator[None]:
+    """With --json, say everything else on standard error: standard output is for JSON alone."""
+    before = say.stderr
+    say.stderr = as_json or before
+    try:
+        yield
+    finally:
+        say.stderr = before
+
+
+def say_json(value: Any) -> None:
+    """Print plain data as one line of JSON."""
+    typer.echo(json.dumps(plain(value), ensure_ascii=False, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Write what is infinite or not defined as null, as JSON needs it."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def draw_pictures(result: Path, to: Path | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import load_model, read_depth, read_texts, say
+from .common import EMBEDDED, load_run, plain, read_depth, say, stoppable
+from .inputs import Inputs
 
 EXAMPLE = "Example: diffmask compare --file texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
 METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
@@ -29,8 +29,15 @@ class Form(StrEnum):
 
 
 def compare(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare on.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A file with one text on each line.")] = None,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare on, or paths of images.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--input", "--file", help="A table of texts, a .txt of lines, a folder of images.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
+    pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
+    run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
     methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
     metrics: Annotated[str, typer.Option(help="Metrics, with commas; `diffmask list` names them.")] = METRICS,
     removal: Annotated[str, typer.Option(help="What stands in for a removed unit.")] = "baseline",
@@ -41,23 +48,28 @@ def compare(
     resume: Annotated[
         Path | None, typer.Option(help="A directory that keeps what is finished, to go on after a stop.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
-    """Compare attribution methods on the embedded sentiment model, with intervals and what each method costs."""
-    from ..evaluation.compare import compare as run
+    """Compare attribution methods on a model with a fitted probe, with intervals and what each method costs."""
+    inputs = Inputs(tuple(texts or ()), file, text_column, pair_column)
+    inputs.check()
+    kept = f"the same command goes on from {resume}" if resume else "with --resume DIRECTORY, finished methods are kept"
+    with stoppable(kept):
+        fitted = load_run(run)
+        from ..evaluation.compare import compare as measure
 
-    given, fitted = read_texts(texts or [], file), load_model()
-    found = run(
-        fitted,
-        given,
-        _names(methods),
-        _names(metrics),
-        removal=removal,
-        depth=read_depth(fitted, depth),
-        seed=seed,
-        directory=resume,
-        progress=True,
-    )
-    _write(found.record(), form, output)
+        found = measure(
+            fitted,
+            inputs.read(fitted.task),
+            _names(methods),
+            _names(metrics),
+            removal=removal,
+            depth=read_depth(fitted, depth),
+            seed=seed,
+            directory=resume,
+            progress=True,
+        )
+    _write(found.record(), Form.json if as_json else form, output)
 
 
 def _names(given: str) -> list[str]:
@@ -83,14 +95,5 @@ def _text(record: Mapping[str, Any], form: Form) -> str:
     from ..report.methods import as_csv, latex, markdown
 
     if form == Form.json:
-        return json.dumps(_plain(record), indent=1, ensure_ascii=False, allow_nan=False)
+        return json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False)
     return {Form.csv: as_csv, Form.latex: latex, Form.markdown: markdown}[form](record).rstrip("\n")
-
-
-def _plain(value: Any) -> Any:
-    """Write what is infinite or not defined as null, as JSON needs it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

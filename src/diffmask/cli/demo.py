@@ -8,17 +8,30 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import draw_pictures, load_model, say, watched
+from .common import aside, draw_pictures, load_run, say, say_json, stoppable, watched
+from .report import say_report, write_report
 
 EXAMPLE = "Example: diffmask demo --output runs/demo"
+TITLE = "What a sentiment model uses of twenty sentences"
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="The directory for demo.json and the pictures.")] = Path("runs/demo"),
+    output: Annotated[Path, typer.Option(help="The directory for demo.json, the pictures and the report.")] = Path(
+        "runs/demo"
+    ),
     sentences: Annotated[int, typer.Option(min=1, max=20, help="How many sentences, from the first on.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
-    """Explain twenty sentences with the embedded model, compare with rivals, and draw what was found."""
-    fitted = load_model()
+    """Explain twenty sentences with the embedded model, compare with rivals, and end in a report for a browser."""
+    with stoppable("nothing was written; the same command begins again"), aside(as_json):
+        result = _demo(output, sentences)
+    if as_json:
+        say_json({"output": str(output), "summary": result["summary"]})
+
+
+def _demo(output: Path, sentences: int) -> Mapping[str, Any]:
+    fitted = load_run()
+    from ..page.sources import read_sources
     from ..studies.demo import SENTENCES, compare_all, write_demo
 
     chosen = SENTENCES[:sentences]
@@ -28,6 +41,8 @@ def demo(
     _show(result)
     say.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
     draw_pictures(path)
+    say_report(write_report(read_sources([path]), output / "report.html", TITLE, result["command"]))
+    return result
 
 
 def _show(result: Mapping[str, Any]) -> None:

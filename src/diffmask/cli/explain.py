@@ -1,4 +1,4 @@
-"""`diffmask explain`: what the embedded sentiment model reads in a text, checked by running it on that alone."""
+"""`diffmask explain`: what a model uses of an input, checked by running it on that alone."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import complain, load_model, read_depth, read_texts, say, watched
+from .bulk import Shards
+from .common import BROKEN, EMBEDDED, complain, load_run, read_depth, say, stoppable, watched
+from .inputs import Inputs, name_of
 
 if TYPE_CHECKING:
+    from ..explaining.explainer import Explainer
     from ..explanation import Explanation
-    from ..training.fit import Fit
 
 EXAMPLE = 'Example: diffmask explain "A fast, funny, highly enjoyable movie."'
-BROKEN = 3  # the exit code when a margin was required and is broken
-BATCH = 64  # texts explained at once, and between two moves of the progress bar
 
 
 class Kind(StrEnum):
@@ -29,39 +29,100 @@ class Kind(StrEnum):
 
 
 def explain(
-    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain.")] = None,
-    file: Annotated[Path | None, typer.Option(help="A file with one text on each line.")] = None,
-    kind: Annotated[Kind, typer.Option(help="Mask the input, or the hidden states of a depth.")] = Kind.input,
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain, or paths of images.")
+    ] = None,
+    run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
+    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--input", "--file", help="A table of texts, a .txt of lines, a folder of images.")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
+    pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
+    image_column: Annotated[str, typer.Option(help="The column of images or their paths.")] = "image",
+    kind: Annotated[Kind | None, typer.Option(help="Of the embedded probes: masks the input or hidden states.")] = None,
     depth: Annotated[str, typer.Option(help="A number, which may count from the end, or a site's name.")] = "-1",
+    target: Annotated[
+        str, typer.Option("--target", "--label", help="What must be predicted: a label, an index, a span 3:5, a step.")
+    ] = "predicted",
     certify: Annotated[bool, typer.Option("--certify", help="Add units back until the margin holds.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a text that is too long, not cut it.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples explained at once.")] = 64,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-    output: Annotated[Path | None, typer.Option(help="Write one JSON object a line to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write one JSON object a line to this file, or Parquet shards to a directory.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="Who makes shards: local (this process) or ray.")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="The Ray cluster [default: RAY_ADDRESS, or one started here].")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Of Ray [default: one for each GPU, or CPU].")] = None,
+    id_column: Annotated[str, typer.Option(help="A column copied into the shards, to know rows by.")] = "",
+    chunk_size: Annotated[int, typer.Option(min=0, help="Rows of a shard [default: 512].")] = 0,
     require_margin: Annotated[
         bool, typer.Option("--require-margin", help=f"Exit with code {BROKEN} if an explanation breaks its margin.")
     ] = False,
 ) -> None:
-    """Explain what the embedded sentiment model uses of each text, and check it by running the model on that alone."""
-    given = read_texts(texts or [], file)
-    fitted = load_model(kind.value, strict)
-    found = _explained(fitted, given, read_depth(fitted, depth), certify)
-    if as_json:
-        typer.echo(_lines(found, given), nl=False)
-    elif output is None:
-        _show(found, given)
-    if output is not None:
-        _write(output, _lines(found, given), len(found), quiet=as_json)
+    """Explain what a model uses of each input, and check it by running the model on that alone."""
+    inputs = Inputs(tuple(texts or ()), file, text_column, pair_column, image_column)
+    inputs.check()
+    shards = Shards(inputs, output, engine, address, workers, id_column, chunk_size)
+    if shards.wanted:
+        saved = {"run": _named(run, kind), "model": model, "strict": strict, "device": device}
+        shards.make(saved, depth, certify, batch_size, target, as_json, require_margin)
+        return
+    with stoppable("nothing was written; the same command begins again"):
+        fitted = load_run(_named(run, kind), model=model, strict=strict, device=device or _usual_device())
+        given = inputs.read(fitted.task)
+        explainer = _explainer(fitted, read_depth(fitted, depth), certify, batch_size)
+        found = _explained(explainer, given, target)
+    _deliver(found, [name_of(example) for example in given], as_json, output)
     if require_margin:
         _require(found)
 
 
-def _explained(fitted: Fit, texts: Sequence[str], depth: int, certified: bool) -> list[Explanation]:
-    from ..explaining.certify import certify
-    from ..explaining.explain import explain
+def _named(run: str, kind: Kind | None) -> str:
+    if kind is None:
+        return run
+    if run != EMBEDDED:
+        raise typer.BadParameter(f"{run} masks what it was fitted to mask: leave it out", param_hint="--kind")
+    return f"{EMBEDDED}:{kind.value}"
 
-    do = certify if certified else explain
-    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-    return [found for batch in watched(batches, "explain", len(batches)) for found in do(fitted, batch, depth=depth)]
+
+def _usual_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _explainer(fitted: Any, depth: int, certified: bool, batch_size: int) -> Explainer:
+    from ..explaining.explainer import Explainer
+
+    return Explainer(fitted, depth, certified, batch_size)
+
+
+def _explained(explainer: Explainer, examples: Sequence[Any], target: str) -> list[Explanation]:
+    """Explain batch by batch, so that a bar can move."""
+    from ..explaining.target import check_targets, parse
+
+    size, asked = explainer.batch_size, parse(target)
+    found: list[Explanation] = []
+    starts = range(0, len(examples), size)
+    for start in watched(starts, "explain", len(starts)):
+        batch = explainer(examples[start : start + size])
+        check_targets(explainer.fitted.task, batch, asked, first=start)
+        found += batch
+    return found
+
+
+def _deliver(found: Sequence[Explanation], names: Sequence[str], as_json: bool, output: Path | None) -> None:
+    if as_json:
+        typer.echo(_lines(found, names), nl=False)
+    elif output is None:
+        _show(found, names)
+    if output is not None:
+        _write(output, _lines(found, names), len(found), quiet=as_json)
 
 
 def _lines(found: Sequence[Explanation], texts: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,39 +13,63 @@ from torch import Tensor
 from ..errors import InfeasibleError
 from ..explanation import Explanation
 from ..gates.votes import kept
+from ..settings import change
 from ..training.fit import Fit
 from ..training.step import Look
-from .explain import check_depth, describe, looks
+from .chunks import looks
+from .explain import answer, check_depth, describe, info
 from .verify import Measured, measure
 
 
 @torch.no_grad()
-def certify(fitted: Fit, examples: Sequence[Any], *, depth: int | str = -1, batch_size: int = 64) -> list[Explanation]:
+def certify(
+    fitted: Fit,
+    examples: Sequence[Any],
+    *,
+    depth: int | str = -1,
+    margin: float | None = None,
+    batch_size: int = 64,
+) -> list[Explanation]:
     """Explain each example with a kept set whose margin has been measured.
 
     A batch of examples with up to n units costs at most ⌈log₂ n⌉ + 2 masked passes: each example bisects on how many
-    of its highest-scored units to keep, between what the probe kept and everything.
+    of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant for
+    the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
     """
     depth = check_depth(fitted.probe, depth)
-    found = []
+    fitted = fitted if margin is None else with_margin(fitted, margin)
+    found: dict[int, Explanation] = {}
     with fitted.model.frozen():
-        for chunk, seen in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(seen.reading)
-            measured = smallest_within_margin(fitted, seen, depth, scores[depth])
-            found += describe(fitted, chunk, seen, scores, depth, measured, certified=True)
-    return found
+        for chunk in looks(fitted, examples, batch_size):
+            chunk.check(chunk.broken())
+            scores = fitted.probe.log_keep(chunk.seen.reading)
+            measured = smallest_within_margin(fitted, chunk.seen, depth, scores[depth], fewer=margin is not None)
+            said = answer(chunk, scores, measured.kept, measured)
+            found.update(describe(fitted, said, depth, info(fitted), certified=True))
+    return [found[row] for row in range(len(examples))]
 
 
-def smallest_within_margin(fitted: Fit, seen: Look, depth: int, scores: Float[Tensor, "batch unit"]) -> Measured:
-    """Bisect on the number of units kept; the upper end is always a number that was measured to hold."""
+def with_margin(fitted: Fit, margin: float) -> Fit:
+    """Return the same probe, judged by another margin."""
+    return replace(fitted, config=change(fitted.config, {"margin": margin}))
+
+
+def smallest_within_margin(
+    fitted: Fit, seen: Look, depth: int, scores: Float[Tensor, "batch unit"], fewer: bool = False
+) -> Measured:
+    """Bisect on the number of units kept; the upper end is always a number that was measured to hold.
+
+    It starts from the number the probe keeps, and goes below that one only if `fewer`.
+    """
     margin, valid = fitted.config.objective.margin, seen.batch.valid
     first = (kept(scores) & valid).sum(1)
     holds = measure(fitted, seen, depth, highest(scores, valid, first)).divergence <= margin
-    low, high = torch.where(holds, first - 1, first), torch.where(holds, first, valid.sum(1))
-    while bool((high - low > 1).any()):
-        middle = (low + high) // 2
+    least = torch.full_like(first, -1) if fewer else first - 1
+    low, high = torch.where(holds, least, first), torch.where(holds, first, valid.sum(1))
+    while bool((unsure := high - low > 1).any()):  # an example that is sure stays as it is, whatever its batch mates do
+        middle = torch.where(unsure, (low + high) // 2, high)
         holds = measure(fitted, seen, depth, highest(scores, valid, middle)).divergence <= margin
-        low, high = torch.where(holds, low, middle), torch.where(holds, middle, high)
+        low, high = torch.where(unsure & ~holds, middle, low), torch.where(unsure & holds, middle, high)
     return _confirm(measure(fitted, seen, depth, highest(scores, valid, high)), margin)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,6 +10,7 @@ import torch
 
 from ..errors import DiffMaskError, SettingError, StorageError
 from ..models.adapter import Adapter, adapt
+from ..models.pretrained import quiet
 from ..registry import unknown
 from ..tasks.text import TextClassification
 from ..training.fit import Fit
@@ -55,24 +55,10 @@ def embedded_model(place: Path = PLACE) -> tuple[Adapter, Any]:
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
     except ImportError as error:
         raise DiffMaskError("the embedded model needs transformers: pip install 'diffmask[text]'") from error
-    with _no_progress_bar():
+    with quiet():
         model = AutoModelForSequenceClassification.from_pretrained(place, local_files_only=True, dtype=torch.float32)
         tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True)
     return adapt(model.eval(), tokenizer), tokenizer
-
-
-@contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Keep transformers from drawing a bar for three megabytes, and leave its setting as it was."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    try:
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _present(path: Path) -> Path:

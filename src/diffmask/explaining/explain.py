@@ -3,89 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..errors import DataError, SettingError
-from ..explanation import Explanation
+from ..errors import SettingError
+from ..explanation import Explanation, Verification
 from ..gates.probe import Probe
 from ..gates.votes import kept
+from ..provenance import versions
 from ..registry import unknown
 from ..tasks.task import Task
 from ..training.fit import Fit
-from ..training.step import Look, look
-from ..types import check_finite
-from .verify import Measured, measure, verification
+from ..types import decisions
+from .chunks import Chunk, fetch, looks
+from .verify import Measured, check_masked, run_kept, verifications
 
 
 @torch.no_grad()
 def explain(
-    fitted: Fit, examples: Sequence[Any], *, depth: int | str = -1, verify: bool = True, batch_size: int = 64
+    fitted: Fit,
+    examples: Sequence[Any],
+    *,
+    depth: int | str = -1,
+    verify: bool = True,
+    batch_size: int = 64,
+    compile: bool = False,
 ) -> list[Explanation]:
     """Explain each example: scores at every depth, and the kept set at `depth`, verified unless told otherwise.
 
-    A depth is a number, which may count from the end, or the name of its site.
+    A depth is a number, which may count from the end, or the name of its site. Examples of like length go through the
+    model together. To `compile` its blocks takes a while the first time and pays for many examples.
     """
-    depth = check_depth(fitted.probe, depth)
-    found = []
-    with fitted.model.frozen():
-        for chunk, seen in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(seen.reading)
-            chosen = kept(scores[depth]) & seen.batch.valid
-            measured = measure(fitted, seen, depth, chosen) if verify else None
-            found += describe(fitted, chunk, seen, scores, depth, measured or chosen)
-    return found
+    depth, about = check_depth(fitted.probe, depth), info(fitted)
+    found: dict[int, Explanation] = {}
+    before: Answer | None = None
+    with fitted.model.frozen(), fitted.model.compiled(compile):
+        for chunk in looks(fitted, examples, batch_size):
+            scores = fitted.probe.log_keep(chunk.seen.reading)
+            chosen = kept(scores[depth]) & chunk.seen.batch.valid
+            measured = run_kept(fitted, chunk.seen, depth, chosen) if verify else None
+            now = answer(chunk, scores, chosen, measured)
+            if before is not None:  # by now on the host, while the device is at work on this one
+                found.update(describe(fitted, before, depth, about))
+            before = now
+        if before is not None:
+            found.update(describe(fitted, before, depth, about))
+    return [found[row] for row in range(len(examples))]
 
 
-def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Sequence[Any], Look]]:
-    """Look at the examples batch by batch, refusing predictions that cannot be explained."""
-    if not isinstance(examples, Sequence):
-        raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
-    if len(examples) == 0:
-        raise DataError("there is nothing to explain: no examples were given")
-    for start in range(0, len(examples), batch_size):
-        chunk = examples[start : start + batch_size]
-        seen = look(fitted.model, fitted.task, fitted.task.collate(chunk).to(fitted.model.device))
-        check_finite(seen.original, f" in the batch from example {start} on")
-        yield chunk, seen
+@dataclass(frozen=True)
+class Answer:
+    """What is said of a chunk, on its way to the host, where all of it is at once `when`."""
+
+    chunk: Chunk
+    scores: Float[Tensor, "depth batch unit"]
+    kept: Bool[Tensor, "batch unit"]
+    broken: dict[str, Tensor]
+    measured: tuple[Tensor, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]] | None
+    when: torch.cuda.Event | None
+
+
+def answer(
+    chunk: Chunk,
+    scores: Float[Tensor, "depth batch unit"],
+    chosen: Bool[Tensor, "batch unit"],
+    measured: Measured | None,
+) -> Answer:
+    """Send what is said of a chunk to the host, without waiting for it."""
+    parts = None
+    if measured is not None:
+        answers = decisions(chunk.seen.original), decisions(measured.masked), measured.broken()
+        parts = (fetch(measured.divergence), *({name: fetch(t) for name, t in part.items()} for part in answers))
+    bad = {name: fetch(rows) for name, rows in chunk.broken().items()}
+    said = fetch(scores), fetch(chosen)
+    when = None
+    if scores.is_cuda:
+        when = torch.cuda.Event()
+        when.record(torch.cuda.current_stream(scores.device))
+    return Answer(chunk, *said, bad, parts, when)
 
 
 def describe(
-    fitted: Fit,
-    examples: Sequence[Any],
-    seen: Look,
-    scores: Float[Tensor, "depth batch unit"],
-    depth: int,
-    result: Measured | Tensor,
-    certified: bool = False,
-) -> list[Explanation]:
-    """Make one explanation per example, without its padding."""
-    chosen = result.kept if isinstance(result, Measured) else result
-    info = {
+    fitted: Fit, answer: Answer, depth: int, about: dict[str, Any], certified: bool = False
+) -> Iterator[tuple[int, Explanation]]:
+    """Make one explanation per example, without its padding, and yield it with the example's number."""
+    if answer.when is not None:
+        answer.when.synchronize()
+    chunk = answer.chunk
+    chunk.check(answer.broken)
+    measured: list[Verification] | list[None] = [None] * len(chunk.rows)
+    if answer.measured is not None:
+        *parts, bad = answer.measured
+        check_masked(bad)
+        measured = verifications(fitted, *parts)
+    counts = chunk.valid.sum(1).tolist()
+    scores, chosen = answer.scores[:, chunk.valid].split(counts, 1), answer.kept[chunk.valid].split(counts)
+    units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
+    for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
+        # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.
+        yield row, Explanation(tuple(names), depths, score.clone(), depth, keep.clone(), check, certified, about)
+
+
+def info(fitted: Fit) -> dict[str, Any]:
+    """Return what all explanations of a probe share."""
+    return {
         "fingerprint": fitted.fingerprint,
         "kind": fitted.config.probe.kind,
         "margin": fitted.config.objective.margin,
+        "versions": dict(_versions()),
         **_about(fitted.task),
     }
-    explanations = []
-    for row, units in enumerate(fitted.task.units(examples)):
-        real = seen.batch.valid[row]
-        explanations.append(
-            Explanation(
-                units=tuple(units),
-                depths=fitted.probe.site_names,
-                scores=scores[:, row, real].cpu(),
-                depth=depth,
-                kept=chosen[row, real].cpu(),
-                verification=verification(fitted, seen, result, row) if isinstance(result, Measured) else None,
-                certified=certified,
-                info=info,
-            )
-        )
-    return explanations
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Look the versions up once: reading them from the installed packages takes as long as a small forward pass."""
+    return versions()
 
 
 def _about(task: Task) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from ..explanation import Verification
 from ..objective.divergence import divergence
 from ..training.fit import Fit
 from ..training.step import Look
-from ..types import Prediction, check_finite, decisions
+from ..types import Prediction, broken, raise_if_broken
 
 
 @dataclass(frozen=True)
@@ -24,26 +24,44 @@ class Measured:
     masked: Prediction
     divergence: Float[Tensor, " batch"]
 
+    def broken(self) -> dict[str, Bool[Tensor, " batch"]]:
+        """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
+        return {name: broken(head) for name, head in self.masked.items()}
+
 
 @torch.no_grad()
 def measure(fitted: Fit, seen: Look, depth: int, kept: Bool[Tensor, "batch unit"]) -> Measured:
     """Run the model on the kept units alone."""
+    measured = run_kept(fitted, seen, depth, kept)
+    check_masked(measured.broken())
+    return measured
+
+
+def run_kept(fitted: Fit, seen: Look, depth: int, kept: Bool[Tensor, "batch unit"]) -> Measured:
+    """Do the same, and leave it to the caller to check the prediction once it is known."""
     masked = seen.masked_by(fitted.probe, depth, kept)
-    check_finite(masked, " when only the kept units are there")
     return Measured(kept, masked, divergence(seen.original, masked, fitted.config.objective.divergence))
 
 
-def verification(fitted: Fit, seen: Look, measured: Measured, row: int) -> Verification:
-    """Write one example's measurement down in plain data."""
+def check_masked(bad: dict[str, Tensor]) -> None:
+    for name, rows in bad.items():
+        raise_if_broken(name, rows, " when only the kept units are there")
+
+
+def verifications(
+    fitted: Fit, distances: Float[Tensor, " batch"], original: dict[str, Tensor], masked: dict[str, Tensor]
+) -> list[Verification]:
+    """Write the measurement of every example down in plain data, from its divergence and its decisions."""
     objective = fitted.config.objective
-    return Verification(
-        divergence=float(measured.divergence[row]),
-        margin=objective.margin,
-        measure=objective.divergence if decisions(seen.original) else "squared-error",
-        original=_decisions(seen.original, row),
-        masked=_decisions(measured.masked, row),
-    )
+    name = objective.divergence if original else "squared-error"
+    before, after = _by_row(original, len(distances)), _by_row(masked, len(distances))
+    return [
+        Verification(distance, objective.margin, name, first, second)
+        for distance, first, second in zip(distances.tolist(), before, after, strict=True)
+    ]
 
 
-def _decisions(prediction: Prediction, row: int) -> dict[str, Any]:
-    return {name: decision[row].tolist() for name, decision in decisions(prediction).items()}
+def _by_row(answers: dict[str, Tensor], count: int) -> list[dict[str, Any]]:
+    """Turn one list per head into one set of answers per example."""
+    lists = {name: answer.tolist() for name, answer in answers.items()}
+    return [{name: values[row] for name, values in lists.items()} for row in range(count)]

@@ -7,12 +7,29 @@ example meets the same stream, read from its first real unit on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 BLOCK = 32  # units drawn at a time: a draw of another size may differ from its first number on
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which examples of a batch of `total` these are: from `first` to before `end`."""
+
+    first: int
+    end: int
+    total: int
+
+    def uniform(self, like: Float[Tensor, "voter batch unit"], generator: torch.Generator | None) -> Tensor:
+        """Draw from [0, 1) for the whole batch, and return what falls to this part of it."""
+        voters, _, units = like.shape
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        noise = torch.rand(voters, self.total, units, generator=generator, device=like.device, dtype=dtype)
+        return noise[:, self.first : self.end]
 
 
 def number_real(real: Bool[Tensor, "batch unit"]) -> Int[Tensor, "batch unit"]:

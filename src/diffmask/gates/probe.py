@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from ..errors import SettingError
 from ..settings import check_choices
 from .baseline import Baseline, BaselineConfig
+from .fused import Fused, fuse, version
 from .hard_concrete import HardConcrete
 from .score_function import ScoreFunction
 from .voter import PublishedVoter, Voter, bounded
@@ -44,6 +45,9 @@ class ProbeConfig:
     ] = "standard"
     stretch: Annotated[float, "published voters: α, how far a logit may be from its bias"] = 10.0
     offset: Annotated[float, "published voters: β, where that bias starts"] = 5.0
+    reads: Annotated[
+        Literal["ends", "all"], "input probe: the voter of a depth reads the input and its own site, or all up to it"
+    ] = "ends"
     hidden: Annotated[int, "its hidden width; 0 takes a quarter of the state's, at least 32"] = 0
     start_open: Annotated[float, "share of units kept at the first step"] = 0.9
     bound: Annotated[float, "largest logit"] = 9.0
@@ -93,6 +97,7 @@ class Probe(nn.Module, ABC):
         positions = [config.baseline.positions if index else 0 for index in self.masked_indices][: len(masked)]
         self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared, positions)
         self.register_buffer("shift", torch.zeros(self.depth_count))  # set when the probe is calibrated
+        self._kept_fused: tuple[tuple[object, ...], Fused | None] | None = None
 
     @property
     def depth_count(self) -> int:
@@ -149,8 +154,28 @@ class Probe(nn.Module, ABC):
         return Votes(stacked + self.shift[depth], self.gates[depth])
 
     def log_keep(self, reading: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
-        """Return the log probability of being kept at every depth."""
-        return torch.stack([votes.log_keep() for votes in self.votes(reading, range(self.depth_count))])
+        """Return the log probability of being kept at every depth; without gradients all voters are asked at once."""
+        fused = None if torch.is_grad_enabled() else self._fused()
+        if fused is None:
+            return torch.stack([votes.log_keep() for votes in self.votes(reading, range(self.depth_count))])
+        with torch.autocast(self.shift.device.type, enabled=False):
+            logits = fused([reading[name] for name in self.site_names])
+        if len(self.voters_at(self.depth_count - 1)) > 1:  # corrected: what the voters up to a depth say adds up
+            logits = logits.cumsum(0)
+        logits = logits.clamp(-self.config.bound, self.config.bound) + self.shift.view(-1, 1, 1)
+        return self.gates[0].log_open(logits)
+
+    def _fused(self) -> Fused | None:
+        """Return all voters as one, made anew when a weight has changed; None where each has to be asked alone."""
+        if self.config.voter != "standard" or (self.config.votes == "coupled" and self.config.kind == "input"):
+            return None
+        voters = [self.voter(depth) for depth in range(self.depth_count)]
+        assert all(isinstance(voter, Voter) for voter in voters)  # as the settings say
+        now = version(cast(list[Voter], voters))
+        if self._kept_fused is None or self._kept_fused[0] != now:
+            reads = [self.reads(depth) for depth in range(self.depth_count)]
+            self._kept_fused = now, fuse(cast(list[Voter], voters), reads, self.read_widths)
+        return self._kept_fused[1]
 
     def standardise(self, means: Sequence[Tensor], stds: Sequence[Tensor]) -> None:
         """Tell each voter what is usual at the sites it reads."""
@@ -178,7 +203,7 @@ class Probe(nn.Module, ABC):
 
 
 class InputProbe(Probe):
-    """Masks the first site; the voter of each depth reads the input state and the state there."""
+    """Masks the first site; the voter of each depth reads the input state and the state there, or all between."""
 
     masked_indices = (0,)
 
@@ -189,6 +214,8 @@ class InputProbe(Probe):
         return (depth,) if self.config.votes == "separate" else range(depth + 1)
 
     def reads(self, depth: int) -> Sequence[int]:
+        if self.config.reads == "all":
+            return range(depth + 1)
         return (0, depth) if depth else (0,)
 
 

@@ -11,6 +11,7 @@ The sample has no gradient, so the divergence is given one:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,9 @@ class ScoreFunction(nn.Module):
         super().__init__()
         self.register_buffer("average", torch.zeros(() if example_count is None else example_count))
         self.register_buffer("draws", torch.zeros(()))
+        self.mean: Callable[[Tensor], Tensor] = (
+            torch.mean
+        )  # over the examples, of all processes where there are several
 
     def sample(
         self, logits: Float[Tensor, " *shape"], generator: torch.Generator | None = None
@@ -68,7 +72,7 @@ class ScoreFunction(nn.Module):
 
     def _baseline(self, divergence: Tensor) -> Tensor:
         """Return the average before this draw, so that it does not depend on it, and move it on."""
-        current = divergence.detach().mean() if self.average.dim() == 0 else divergence.detach()
+        current = self.mean(divergence.detach()) if self.average.dim() == 0 else divergence.detach()
         before = torch.where(self.draws > 0, self.average, current)
         self.average.copy_(DECAY * before + (1 - DECAY) * current)
         self.draws.add_(1)

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from .noise import uniform_noise
+from .noise import Part, uniform_noise
 
 LOG_HALF = math.log(0.5)
 
@@ -43,8 +43,12 @@ class Votes:
     gate: Gate
     order: Int[Tensor, "batch unit"] | None = None
 
-    def sample(self, generator: torch.Generator | None = None) -> Float[Tensor, "voter batch unit"]:
-        """Draw every voter's gate; their product over voters is the mask."""
+    def sample(
+        self, generator: torch.Generator | None = None, part: Part | None = None
+    ) -> Float[Tensor, "voter batch unit"]:
+        """Draw every voter's gate; their product over voters is the mask. Examples may be `part` of a batch."""
+        if part is not None:
+            return self.gate.decide(self.logits, part.uniform(self.logits, generator))
         if self.order is None:
             return self.gate.sample(self.logits, generator)
         noise = [uniform_noise(self.order, generator) for _ in self.logits]  # each voter its own

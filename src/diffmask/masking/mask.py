@@ -19,8 +19,8 @@ def mask_state(
     baseline: Float[Tensor, " *place hidden"],
 ) -> Float[Tensor, "batch position hidden"]:
     """Blend `state` toward `baseline` wherever `keep` is below one."""
-    keep = keep.unsqueeze(-1).to(state.dtype)  # (batch, position, 1)
-    return keep * state + (1 - keep) * baseline.to(state.dtype)
+    keep = keep.unsqueeze(-1).to(state)  # (batch, position, 1), where the state is
+    return keep * state + (1 - keep) * baseline.to(state)
 
 
 def at_positions(baseline: Float[Tensor, " *row hidden"], batch: Batch) -> Float[Tensor, " *place hidden"]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import ModelError, SiteError
 from ..types import Batch
-from .sites import Site, Sites
+from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, find_sites, in_order_of_calls, input_part, named_site
 from .vision import PIXELS, any_image, check_image, laid_out, projection_of
 
@@ -31,16 +33,25 @@ class Adapter:
 
     def __init__(self, model: nn.Module, sites: Sequence[Site], passed: Sequence[Site] = ()) -> None:
         self.model, self.sites, self.passed = model, Sites(sites), tuple(passed)
+        self._compiled: dict[tuple[str, nn.Module], Callable[..., Any]] = {}
+        self.precision: torch.dtype | None = None  # what it computes in, if that is not what it was loaded in
+        self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
         inputs = dict(batch.inputs)
         if PIXELS in inputs:  # not every model casts them to what it computes in
             inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
-        return self.model(**inputs)
+        if self.precision is None:
+            return self.model(**inputs)
+        with torch.autocast(self.device.type, self.precision):
+            return self.model(**inputs)
 
     @property
     def device(self) -> torch.device:
         """Where the model is, or where its inputs go first."""
+        if placed := getattr(self.model, "hf_device_map", None):  # what is offloaded computes on the first GPU
+            homes = [torch.device(place) for place in placed.values() if place != "disk"]
+            return next((home for home in homes if home.type != "cpu"), torch.device("cpu"))
         return next((t.device for t in (*self.model.parameters(), *self.model.buffers())), torch.device("cpu"))
 
     @property
@@ -63,25 +74,75 @@ class Adapter:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Switch dropout and weight gradients off, and put everything back as it was."""
-        modes = {module: module.training for module in self.model.modules()}
-        grads = {parameter: parameter.requires_grad for parameter in self.model.parameters()}
+        modules = list(self.model.modules())
+        trained = [module for module in modules if module.training]
+        learned = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        modes = {module: module.training for module in modules} if trained else {}
         try:
-            self.model.eval().requires_grad_(False)
+            if trained:
+                self.model.eval()
+            for parameter in learned:
+                parameter.requires_grad_(False)
             with ExitStack() as stack:
-                stack.enter_context(_differentiable_recurrence(self.model))
+                stack.enter_context(_differentiable_recurrence(modules))
                 stack.enter_context(_no_fast_path())
                 yield
         finally:
             for module, training in modes.items():
                 module.training = training
-            for parameter, requires_grad in grads.items():
-                parameter.requires_grad_(requires_grad)
+            for parameter in learned:
+                parameter.requires_grad_(True)
+
+    @contextmanager
+    def compiled(self, wanted: bool = True, backend: str = "inductor") -> Iterator[None]:
+        """Compile what each block computes; hooks stay around the blocks, so that sites are where they were.
+
+        What was compiled is kept for the next time.
+        """
+        if not wanted:
+            yield
+            return
+        with wrapped(self.blocks, partial(self._compiled_forward, backend)):
+            yield
+
+    @contextmanager
+    def computing(self, dtype: torch.dtype | None) -> Iterator[None]:
+        """Let the model, and nothing around it, compute in another precision."""
+        before, self.precision = self.precision, dtype
+        try:
+            yield
+        finally:
+            self.precision = before
+
+    @contextmanager
+    def recomputing(self, wanted: bool = True) -> Iterator[None]:
+        """Keep what goes into each block for the backward pass, and compute what is inside of it again then."""
+        with wrapped(self.blocks if wanted else [], _recomputed):
+            yield
+
+    @property
+    def blocks(self) -> list[nn.Module]:
+        """The equal blocks of the model, each once; recurrent layers are none."""
+        found = dict.fromkeys(site.module for site in blocks_beside(self.model, []))
+        return [module for module in found if not isinstance(module, nn.RNNBase)]
+
+    def _compiled_forward(self, backend: str, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        key = backend, module
+        if key not in self._compiled:
+            self._compiled[key] = wraps(forward)(torch.compile(forward, backend=backend))
+        return self._compiled[key]
+
+    @property
+    def spread(self) -> bool:
+        """Whether the model is laid out over several devices, and has to stay where it is."""
+        homes = {parameter.device for parameter in self.model.parameters()}
+        return len(homes) > 1 or hasattr(self.model, "hf_device_map")
 
     @contextmanager
     def on(self, device: torch.device) -> Iterator[None]:
         """Move the model to a device and back; one that is spread over several stays where it is."""
         home = {parameter.device for parameter in self.model.parameters()}
-        if len(home) != 1 or home == {device} or hasattr(self.model, "hf_device_map"):
+        if not home or home == {device} or self.spread:
             yield
             return
         try:
@@ -101,14 +162,26 @@ class Adapter:
         return digest.hexdigest()[:16]
 
 
+def _recomputed(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a forward that keeps nothing for the backward pass; a frozen model draws nothing at random."""
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+
+    return run
+
+
 @contextmanager
-def _differentiable_recurrence(model: nn.Module) -> Iterator[None]:
+def _differentiable_recurrence(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Let gradients through recurrent layers on a GPU, where cuDNN refuses them in eval mode.
 
     Without dropout the two modes of such a layer compute the same; with it, PyTorch's own kernels are used.
     """
-    layers = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
-    before = torch.backends.cudnn.enabled
+    layers = [module for module in modules if isinstance(module, nn.RNNBase)]
+    before, modes = torch.backends.cudnn.enabled, [layer.training for layer in layers]
     for layer in layers:
         layer.training = layer.dropout == 0
     if any(layer.dropout for layer in layers):
@@ -116,6 +189,8 @@ def _differentiable_recurrence(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        for layer, training in zip(layers, modes, strict=True):
+            layer.training = training
         torch.backends.cudnn.enabled = before
 
 

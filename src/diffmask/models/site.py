@@ -82,12 +82,17 @@ class Sites(Sequence[Site]):
 
 
 class States(dict[str, Tensor]):
-    """What `capture` saw: the state at each site by name, and the whole outputs `resume` hands back."""
+    """What `capture` saw: the state at each site by name, and the whole outputs `resume` hands back.
 
-    def __init__(self, sites: Iterable[Site]) -> None:
+    They are copies, or the model's own tensors; `watched` are those with what was written down of them and when.
+    """
+
+    def __init__(self, sites: Iterable[Site], copied: bool = True) -> None:
         super().__init__()
-        self.sites = tuple(sites)
+        self.sites, self.copied = tuple(sites), copied
+        self.watched: list[tuple[Tensor, Tensor, int]] = []
         self.outputs: dict[str, Any] = {}
+        self.prefixes: dict[str, Tensor] = {}  # what stands before the state, at sites where something does
         self.visits: Counter[str] = Counter()
 
     def __missing__(self, name: str) -> Tensor:
@@ -95,6 +100,18 @@ class States(dict[str, Tensor]):
         if name in known:
             raise SiteError(f"site '{name}' was not reached: run the model inside `with capture(...)` first")
         raise SiteError(unknown("captured site", name, known))
+
+    def watch(self, tensor: Tensor, written: Tensor) -> None:
+        """Note which version of a tensor was seen; one made in inference mode does not tell, and counts as changed."""
+        self.watched.append((tensor, written, -1 if tensor.is_inference() else tensor._version))
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether the model changed a tensor in place after it was seen, by its version or by a copy."""
+        return any(
+            tensor.is_inference() or tensor._version != seen or not (tensor is written or torch.equal(tensor, written))
+            for tensor, written, seen in self.watched
+        )
 
     def check_single(self, sites: Iterable[Site]) -> None:
         """Refuse sites that one pass reached several times, and forget other states it did: none can stand for all."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from inspect import signature
 from itertools import count
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,19 +27,37 @@ from .site import Sites as Sites
 from .site import States as States
 
 
+class Reached(Exception):
+    """Ends a pass at the last site whose state is needed."""
+
+
 @contextmanager
-def capture(sites: Iterable[Site]) -> Iterator[States]:
-    """Record the state at every site while the model runs inside the block."""
-    states = States(sites)
+def capture(
+    sites: Iterable[Site], how: Literal["copy", "watch", "both"] = "copy", last: Site | None = None
+) -> Iterator[States]:
+    """Record the state at every site while the model runs inside the block, which ends at the site `last`, if given.
+
+    Watched states are the model's own tensors, not copies: `states.overwritten` then says whether it went on in place
+    and changed what was seen. With "both" they are copies, and what they were copied from is compared with them.
+    """
+    states = States(sites, copied=how != "watch")
 
     def record(site: Site, tensor: Tensor, whole: Any) -> None:
         states.visits[site.name] += 1
-        tensor = tensor.clone()  # a model that goes on in place would change what was seen
+        seen = tensor
+        if how != "watch":
+            tensor = tensor.clone()  # a model that goes on in place would change what was seen
+        if how != "copy":
+            states.watch(seen, tensor)
         states[site.name] = site.state_of(tensor)
+        if site.prefix:
+            states.prefixes[site.name] = tensor[:, : site.prefix]
         if site.side == "output":
             states.outputs[site.name] = _put(whole, site.item, tensor)
+        if site is last:
+            raise Reached
 
-    with ExitStack() as stack:
+    with ExitStack() as stack, suppress(Reached):
         for site in states.sites:
             stack.enter_context(_visit(site, record))
         yield states
@@ -71,6 +89,8 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
     reached = site.side == "input"  # then `replace` checks it
 
     def hand_back(earlier: Site) -> Any:
+        if not states.copied:  # the model was seen to leave its states alone
+            return states.outputs[earlier.name]
         return _put_state(earlier, states.outputs[earlier.name], states[earlier.name].clone())
 
     def hand_new() -> Any:
@@ -105,6 +125,15 @@ def answer(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
 
 def _same(output: Any) -> Any:
     return output
+
+
+@contextmanager
+def wrapped(modules: Iterable[nn.Module], wrap: Callable[[nn.Module, Callable[..., Any]], Any]) -> Iterator[None]:
+    """Let modules compute by `wrap(module, forward)` in place of their forward; hooks still run around it."""
+    with ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(_forward(module, wrap(module, module.forward)))
+        yield
 
 
 def trace(sites: Iterable[Site], run: Callable[[], Any]) -> list[Site]:
@@ -157,15 +186,22 @@ def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> I
 @contextmanager
 def _answer(module: nn.Module, by_call: Mapping[int, Callable[[], Any]], calls: int) -> Iterator[None]:
     """Let `module` return a given answer at some of its calls instead of running."""
-    turn = count()
-    forward, own = module.forward, "forward" in vars(module)
+    turn, forward = count(), module.forward
 
     @wraps(forward)  # so that its signature still names the arguments
     def answer(*args: Any, **kwargs: Any) -> Any:
         call = next(turn) % calls
         return by_call[call]() if call in by_call else forward(*args, **kwargs)
 
-    module.forward = answer
+    with _forward(module, answer):
+        yield
+
+
+@contextmanager
+def _forward(module: nn.Module, new: Callable[..., Any]) -> Iterator[None]:
+    """Give a module another forward, and its own back."""
+    forward, own = module.forward, "forward" in vars(module)
+    module.forward = new
     try:
         yield
     finally:
@@ -220,6 +256,16 @@ def _put(holder: Any, item: int | str, state: Tensor) -> Any:
     items = list(holder)
     items[cast(int, item)] = state
     return type(holder)(*items) if hasattr(holder, "_fields") else type(holder)(items)
+
+
+def pick_tensor(site: Site, output: Any) -> Tensor:
+    """Take the tensor that holds the state out of what a module gave."""
+    return _pick(site, output, site.item)
+
+
+def put_tensor(site: Site, output: Any, tensor: Tensor) -> Any:
+    """Return a copy of what a module gave with another tensor in the place of the one that holds the state."""
+    return _put(output, site.item, tensor)
 
 
 def _put_state(site: Site, holder: Any, state: Tensor) -> Any:

@@ -10,6 +10,7 @@ move again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -89,6 +90,9 @@ class Objective(nn.Module):
             else PublishedDual(count, config.published)
         )
         self.register_buffer("start", torch.zeros(count))
+        self.mean: Callable[[Tensor], Tensor] = (
+            torch.mean
+        )  # over the examples, of all processes where there are several
 
     def divergence(self, original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:
         return divergence(original, masked, self.config.divergence)
@@ -113,6 +117,6 @@ class Objective(nn.Module):
             sparse = sparse + self.config.smooth * mean_over_units(votes.logits.square().sum(0), valid)
         cost, level = (sparse, divergence) if self.config.form == "margin" else (divergence, kept)
         if isinstance(index, int):
-            cost, level = cost.mean(), level.mean()
+            cost, level = self.mean(cost), self.mean(level)
         total = self.dual(cost, level, self.target(index, progress), index).mean()
         return Loss(total, divergence.detach(), kept.detach())

@@ -7,10 +7,12 @@ from ..registry import Registry
 TABLES = Registry(
     "table",
     {
+        "cifar10": "diffmask.report.cifar10:table",
         "digits": "diffmask.report.digits:table",
         "embedded-model": "diffmask.report.plain_results:embedded",
         "erasure": "diffmask.report.erasure:table",
         "ground-truth": "diffmask.report.ground_truth:table",
+        "imagenet": "diffmask.report.cifar10:no_table",
         "needles": "diffmask.report.plain_results:needles",
         "patch-counting": "diffmask.report.patch_counting:table",
         "question-answering": "diffmask.report.question_answering:table",
@@ -23,11 +25,13 @@ TABLES = Registry(
 PICTURES = Registry(
     "picture",
     {
+        "cifar10": "diffmask.report.cifar10:pictures",
         "digits": "diffmask.report.digits:pictures",
         "demo": "diffmask.report.explanations:pictures",
         "embedded-model": "diffmask.report.plain_results:none",
         "erasure": "diffmask.report.plain_results:none",
         "ground-truth": "diffmask.report.plain_results:none",
+        "imagenet": "diffmask.report.cifar10:heat_maps",
         "needles": "diffmask.report.plain_results:none",
         "patch-counting": "diffmask.report.plain_results:none",
         "question-answering": "diffmask.report.question_answering:pictures",

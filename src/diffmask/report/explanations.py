@@ -62,11 +62,13 @@ def _label_units(axis: Any, units: Sequence[str]) -> None:
 
 
 def _title(explanation: Mapping[str, Any]) -> str:
-    checked = explanation["verification"]
+    checked, key = explanation["verification"], "probability of being kept, in %; hatched: dropped"
+    if checked is None:
+        return f"not verified\n{key}"
     verdict = "holds" if checked["within_margin"] else "breaks the margin"
     measured = "∞" if checked["divergence"] is None else f"{checked['divergence']:.3f}"
     said = f"{explanation['prediction']}; kept alone: {checked['masked_prediction']}, divergence {measured} {verdict}"
-    return f"{said}\nprobability of being kept, in %; hatched: dropped"
+    return f"{said}\n{key}"
 
 
 def depth_curve(depths: Sequence[str], shares: Sequence[float]) -> Figure:

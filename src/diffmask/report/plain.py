@@ -10,6 +10,7 @@ from typing import Any
 from ..explanation import Explanation, Verification
 
 LOG_HALF = math.log(0.5)
+TOLD = ("kind", "fingerprint", "labels")  # what a record says elsewhere: labels by the names of the decisions
 SPACES = ("Ġ", "▁")  # how byte-level and sentence-piece tokenizers write the space before a word
 
 
@@ -27,15 +28,25 @@ def pieces(units: Sequence[str]) -> list[Piece]:
     >>> [(piece.text, piece.joined) for piece in pieces(["enjoy", "##able"])]
     [('enjoy', False), ('able', True)]
     """
+    return [Piece(printable(text), joined) for text, joined in split_units(units)]
+
+
+def split_units(units: Sequence[str]) -> list[tuple[str, bool]]:
+    """Take off what tokenizers write for spaces and joints: the bare text of each unit, and whether it is joined.
+
+    >>> split_units(["Ġen", "joy", "Ġit"])
+    [('en', False), ('joy', True), ('it', False)]
+    """
     spaced = any(unit.startswith(SPACES) for unit in units)
-    return [_piece(unit, first=number == 0, spaced=spaced) for number, unit in enumerate(units)]
+    return [_split(unit, first=number == 0, spaced=spaced) for number, unit in enumerate(units)]
 
 
-def _piece(unit: str, first: bool, spaced: bool) -> Piece:
+def _split(unit: str, first: bool, spaced: bool) -> tuple[str, bool]:
     if spaced:
-        return Piece(printable(unit.lstrip("".join(SPACES))), not first and not unit.startswith(SPACES))
+        special = unit.startswith("<") and unit.endswith(">")  # <s> and its like stand alone
+        return unit.lstrip("".join(SPACES)), not (first or special or unit.startswith(SPACES))
     inner = unit.startswith("##") and len(unit) > 2
-    return Piece(printable(unit[2:] if inner else unit), inner and not first)
+    return unit[2:] if inner else unit, inner and not first
 
 
 def printable(text: str) -> str:
@@ -44,11 +55,15 @@ def printable(text: str) -> str:
 
 
 def short_names(depths: Sequence[str]) -> list[str]:
-    """Leave out the first parts that all names share, such as the name of the model."""
+    """Leave out the first parts that all names share, such as the name of the model, but no word before a number."""
     parts = [name.split(".") for name in depths]
-    while len(parts) > 1 and all(len(part) > 1 for part in parts) and len({part[0] for part in parts}) == 1:
+    while len(parts) > 1 and len({part[0] for part in parts}) == 1 and all(_can_shorten(part) for part in parts):
         parts = [part[1:] for part in parts]
     return [".".join(part) for part in parts]
+
+
+def _can_shorten(part: Sequence[str]) -> bool:
+    return len(part) > 1 and not part[1].isdecimal()
 
 
 def kept_at(explanation: Explanation, depth: int) -> list[bool]:
@@ -56,6 +71,14 @@ def kept_at(explanation: Explanation, depth: int) -> list[bool]:
     if depth == explanation.depth:
         return [bool(keep) for keep in explanation.kept.tolist()]
     return [score > LOG_HALF for score in explanation.scores[depth].tolist()]
+
+
+def grid_of(explanation: Explanation) -> tuple[int, int] | None:
+    """Return the rows and columns of an image whose patches are the units; None where units are something else."""
+    grid = explanation.info.get("grid")
+    if not grid or math.prod(grid) != len(explanation.units):
+        return None
+    return int(grid[0]), int(grid[1])
 
 
 def answer(decided: Mapping[str, Any], labels: Sequence[str] | None) -> str:
@@ -86,6 +109,7 @@ def record(explanation: Explanation, text: str) -> dict[str, Any]:
         "certified": explanation.certified,
         "kind": explanation.info.get("kind"),
         "fingerprint": explanation.info.get("fingerprint"),
+        "info": {name: value for name, value in explanation.info.items() if name not in TOLD},
     }
 
 

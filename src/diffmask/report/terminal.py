@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
+from rich.columns import Columns
 from rich.console import Console, ConsoleOptions
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from ..explanation import Explanation
-from .plain import Piece, answer, kept_at, pieces, short_names
+from .plain import Piece, answer, grid_of, kept_at, pieces, short_names
 
 # One hue, so that every eye sees the same order. The lowest has none: most units are dropped, and should not shine.
 SHADES = (None, "#d0e1f2", "#94c4df", "#2e7ebc", "#08488e")
@@ -30,9 +31,12 @@ class View:
 
     explanation: Explanation
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table | Text | Columns]:
         yield head(self.explanation)
         yield Text()
+        if (grid := grid_of(self.explanation)) is not None:
+            yield patches(self.explanation, grid)
+            return
         yield tokens(self.explanation)
         yield Text()
         yield from depth_lines(self.explanation, options.max_width)
@@ -95,6 +99,23 @@ def _shaded(chance: float, bold: bool = False, strike: bool = False) -> Style:
         return Style(dim=not bold, bold=bold, strike=strike)
     ink = "#000000" if shade < LIGHT else "#ffffff"
     return Style(color=ink, bgcolor=SHADES[shade], bold=bold, strike=strike)
+
+
+def patches(explanation: Explanation, grid: tuple[int, int]) -> Columns:
+    """Show the patches of an image at every depth: a kept one is a block, a dropped one a dot."""
+    names = short_names(explanation.depths)
+    grids = [_patch_grid(explanation, depth, name, grid[1]) for depth, name in enumerate(names)]
+    return Columns(grids, padding=(1, 3))
+
+
+def _patch_grid(explanation: Explanation, depth: int, name: str, columns: int) -> Text:
+    kept, chances = kept_at(explanation, depth), explanation.scores[depth].exp().tolist()
+    arrow, share = "▸" if depth == explanation.depth else " ", sum(kept) / len(kept)
+    drawn = Text(f"{arrow}{depth} {name}  {share:.0%}", no_wrap=True)
+    for patch, (keep, chance) in enumerate(zip(kept, chances, strict=True)):
+        drawn.append("" if patch % columns else "\n")
+        drawn.append("■ " if keep else "· ", _shaded(chance, bold=keep))
+    return drawn
 
 
 def depth_lines(explanation: Explanation, width: int) -> Iterator[Text]:

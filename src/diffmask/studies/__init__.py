@@ -7,10 +7,12 @@ from ..registry import Registry
 STUDIES = Registry(
     "study",
     {
+        "cifar10": "diffmask.studies.cifar10:run",
         "digits": "diffmask.studies.digits:run",
         "embedded-model": "diffmask.studies.embedded_probes:run",
         "erasure": "diffmask.studies.erasure:run",
         "ground-truth": "diffmask.studies.ground_truth:run",
+        "imagenet": "diffmask.studies.imagenet:run",
         "needles": "diffmask.studies.needles:run",
         "patch-counting": "diffmask.studies.patch_counting:run",
         "question-answering": "diffmask.studies.question_answering:run",

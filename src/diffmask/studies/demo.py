@@ -76,11 +76,21 @@ def compare(fitted: Fit, sentence: str, number: int = 0) -> dict[str, Any]:
             {"sentence": number, **_row(fitted, seen, name, method, explanation)}
             for name, method in methods(fitted, number).items()
         ]
+    rivals = _rivals(rows)
+    shares = [mean(kept_at(explanation, depth)) for depth in range(len(explanation.depths))]
+    return {"explanation": {**record(explanation, sentence), "rivals": rivals}, "kept_by_depth": shares, "rows": rows}
+
+
+def _rivals(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Take the scores out of the rows, for the report, and write times as multiples of ours."""
     ours = rows[0]["seconds"]
     for row in rows:
         row["time_ratio"] = row.pop("seconds") / ours
-    shares = [mean(kept_at(explanation, depth)) for depth in range(len(explanation.depths))]
-    return {"explanation": record(explanation, sentence), "kept_by_depth": shares, "rows": rows}
+    scores = [(row.pop("scores"), row.pop("kept")) for row in rows]
+    return [
+        {**{key: row[key] for key in ("method", "divergence", "same_prediction")}, "scores": given, "kept": kept}
+        for row, (given, kept) in zip(rows[1:], scores[1:], strict=True)
+    ]
 
 
 def methods(fitted: Fit, seed: int) -> dict[str, Method]:
@@ -102,6 +112,8 @@ def _row(fitted: Fit, seen: Look, name: str, method: Method, explanation: Explan
         "divergence": float(measured.divergence[0]),
         "same_prediction": bool(agreement(seen.original, measured.masked)[0] == 1),
         "seconds": seconds,
+        "scores": [float(f"{score:.4g}") for score in scores[0][seen.batch.valid[0]].tolist()],
+        "kept": keep[0][seen.batch.valid[0]].bool().tolist(),
     }
 
 

@@ -65,8 +65,9 @@ class Examples(Sequence[Any]):
 class ImageClassification(Task):
     """Keep the distribution over labels, or what `output` reads; `patch` is the model's, e.g. `adapt(vit).patch`.
 
-    `train` and `validation` are lists of images, a tensor of them, a data set or a folder of pictures. All images have
-    one size once they are processed; `interpolate` asks the model to stretch its positions to another than its own.
+    `train` and `validation` are lists of images, a tensor of them, a data set or a folder of pictures; None for a task
+    that only explains. All images have one size once they are processed; `interpolate` asks the model to stretch its
+    positions to another than its own.
     """
 
     def __init__(
@@ -81,13 +82,16 @@ class ImageClassification(Task):
         interpolate: bool = False,
         column: str = "image",
         most_pixels: int = MOST_PIXELS,
+        size: tuple[int, int] | None = None,
     ) -> None:
         self.processor, self.labels, self.column, self.most_pixels = processor, labels, column, most_pixels
         self.patch = (patch, patch) if isinstance(patch, int) else patch
-        self.train, self.validation = (as_examples(part, most_pixels) for part in (train, validation))
+        self.train, self.validation = (
+            [] if part is None else as_examples(part, most_pixels) for part in (train, validation)
+        )
+        self.interpolate, self.output = interpolate, output
         self.extra: dict[str, Any] = {"interpolate_pos_encoding": True} if interpolate else {}
-        self._output = output
-        self._size: tuple[int, int] | None = None  # the first image tells
+        self._size = size  # if it is not given, the first image tells
         mean = getattr(processor, "image_mean", HALF)
         self._channels = len(mean) if isinstance(mean, Sequence) else len(HALF)
 
@@ -119,8 +123,8 @@ class ImageClassification(Task):
         return Batch({"pixel_values": pixels, **self.extra}, torch.ones(len(pixels), rows * columns, dtype=torch.bool))
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        if self._output is not None:
-            return self._output(output)
+        if self.output is not None:
+            return self.output(output)
         if self.labels is not None and len(self.labels) != output.logits.shape[-1]:
             raise DataError(
                 f"{len(self.labels)} labels are named and the model knows {output.logits.shape[-1]}: name each of them"

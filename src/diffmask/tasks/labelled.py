@@ -27,8 +27,11 @@ def read_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     kind = (path.with_suffix("") if path.suffix in OPEN else path).suffix
     if kind not in KINDS:
         raise DataError(f"{path.name} is no table of texts that can be read: it takes {', '.join(KINDS)}")
-    with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as file:
-        rows = list(_lines(file, path) if kind == ".jsonl" else _table(file, "\t" if kind == ".tsv" else ","))
+    try:
+        with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8", newline="") as file:
+            rows = list(_lines(file, path) if kind == ".jsonl" else _table(file, "\t" if kind == ".tsv" else ","))
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, lzma.LZMAError) as error:
+        raise DataError(f"{path} cannot be read as a table of texts ({error}): write it again, in UTF-8") from error
     if not rows:
         raise DataError(f"{path} has no rows")
     for number, row in enumerate(rows, 1):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,19 @@ log = logging.getLogger(__name__)
 
 MOST_PIXELS = 64_000_000  # a phone's largest photograph; decoded, it takes 200 MB
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # of bytes, which may come from anyone
 NAMED = 10  # of the files that are skipped, as many are named
 DEEP_GREYS = ("I;16", "I;16L", "I;16B", "I;16N")  # 16 bits a pixel, which Pillow would cut off at 255
 
 
 def open_picture(source: Any, channels: int = 3, most: int = MOST_PIXELS) -> Image:
-    """Open a file, an array, a tensor of bytes or a PIL image, and convert it to as many channels."""
+    """Open a file, its bytes, an array, a tensor of bytes or a PIL image, and convert it to as many channels."""
     from PIL import Image
 
     if isinstance(source, str | Path):
         return _open_file(Path(source), channels, most)
+    if isinstance(source, bytes):
+        return _open_file(BytesIO(source), channels, most)
     if isinstance(source, Tensor) and source.dim() == 3:
         source = source.cpu().permute(1, 2, 0).numpy()
     if isinstance(source, np.ndarray):
@@ -92,25 +96,28 @@ def _trouble(path: Path, most: int) -> str | None:
     return None
 
 
-def _open_file(path: Path, channels: int, most: int, quick: bool = False) -> Image:
+def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = False) -> Image:
     """Open a file, and decode it if it is not too large; `quick` is enough to see whether that can be done."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
+    name, formats = (f"'{path}'", None) if isinstance(path, Path) else ("an image", FORMATS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of large pictures, which are refused below, and of odd metadata
-            with Image.open(path) as image:
-                _check_size(image, f"'{path}'", most)
+            with Image.open(path, formats=formats) as image:
+                _check_size(image, name, most)
                 if quick:
                     image.draft("RGB", (1, 1))  # a JPEG is read whole and unpacked at an eighth of its size
                 image.load()
                 return plain(image, channels)
     except FileNotFoundError:
-        raise DataError(f"there is no picture '{path}'") from None
+        raise DataError(f"there is no picture {name}") from None
     except Image.DecompressionBombError as error:
-        raise DataError(f"'{path}' is too large to be decoded ({error}): make it smaller first") from error
+        raise DataError(f"{name} is too large to be decoded ({error}): make it smaller first") from error
     except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
-        raise DataError(f"'{path}' cannot be read as a picture ({error}): replace it or leave it out") from error
+        if isinstance(error, UnidentifiedImageError) and formats:
+            raise DataError(f"{name} is none: its bytes are not {', '.join(FORMATS)}") from None
+        raise DataError(f"{name} cannot be read as a picture ({error}): replace it or leave it out") from error
 
 
 def _check_size(image: Image, name: str, most: int) -> None:

@@ -14,6 +14,7 @@ class Task(ABC):
 
     train: Sequence[Any]
     validation: Sequence[Any]
+    augments: bool = False  # whether `collate` draws at random, so that an example is never the same twice
 
     @abstractmethod
     def collate(self, examples: Sequence[Any]) -> Batch:
@@ -26,6 +27,9 @@ class Task(ABC):
     def lengths(self, examples: Sequence[Any]) -> Sequence[int] | None:
         """Return how long each example is, if a batch of equal lengths costs less; None if it does not matter."""
         return None
+
+    def forget(self) -> None:  # noqa: B027 (most tasks remember nothing)
+        """Drop what is remembered of examples that were met, so that a service does not grow with every one."""
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         """Name the units of each example as a person would, e.g. its tokens."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -29,22 +29,25 @@ LONGEST = 1 << 30
 
 @dataclass(frozen=True)
 class Encoded:
-    """One text as the model takes it, the unit of each position (−1: always kept), and the names of the units."""
+    """One text as the model takes it, the unit of each position (−1: always kept), and the names of the units.
+
+    `cut` is the number of tokens at its end that the model does not take.
+    """
 
     inputs: dict[str, list[int]]
     place: list[int]
     names: list[str]
     ask: int | None = None
+    cut: int = 0
 
 
 class TextTask(Task):
     """Texts, pairs of texts or lists of segments, made into batches by a tokenizer.
 
     `keep` names units that are never dropped; of a pair, `gate` may name the one part that is gated. Where a prediction
-    is made at one position, gates may read the state there too: `ask` says at which.
+    is made at one position, gates may read the state there too: `ask` says at which. `labels` names the indices the
+    model answers with, for whoever reads.
     """
-
-    labels: Sequence[str] | None = None  # names for the indices the model answers with
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class TextTask(Task):
         ask: Literal["nowhere", "first", "last"] = "nowhere",
         max_length: int | None = None,
         strict: bool = False,
+        labels: Sequence[str] | None = None,
     ) -> None:
         _check_choice("unit", unit, get_args(Unit))
         _check_choice("part to gate", gate, ("all", "first", "second"))
@@ -68,7 +72,7 @@ class TextTask(Task):
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
-        self.strict, self.gate_special, self.ask = strict, gate_special, ask
+        self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self._seen: dict[Any, Encoded] = {}
 
     @abstractmethod
@@ -104,9 +108,12 @@ class TextTask(Task):
             self._seen[key] = self._encode(text)
         return self._seen[key]
 
+    def forget(self) -> None:
+        self._seen.clear()
+
     def _encode(self, text: Text) -> Encoded:
-        _check_text(text)
-        self._check_length(text)
+        check_text(text)
+        cut = self._check_length(text)
         found = self.tokenizer(
             *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
         )
@@ -122,7 +129,7 @@ class TextTask(Task):
             number >= 0 and i not in never and self._gated(groups.names[number], bool(special[i]), parts[i])
             for i, number in enumerate(groups.place)
         ]
-        return _renumbered(dict(found), groups.place, groups.names, gated, ask)
+        return replace(_renumbered(dict(found), groups.place, groups.names, gated, ask), cut=cut)
 
     def _gated(self, name: str, special: bool, part: int | None) -> bool:
         if special:
@@ -130,7 +137,7 @@ class TextTask(Task):
         chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
         return chosen and name.casefold() not in self.keep
 
-    def _check_length(self, text: Text) -> None:
+    def _check_length(self, text: Text) -> int:
         """Say how much of a text that is too long is cut off, or refuse it when strict."""
         count = len(self.tokenizer(*parts_of(text), verbose=False)["input_ids"])
         if count > self.max_length:
@@ -138,6 +145,7 @@ class TextTask(Task):
             if self.strict:
                 raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
             log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
+        return max(count - self.max_length, 0)
 
 
 def _renumbered(
@@ -151,11 +159,7 @@ def _renumbered(
 
 
 class TextClassification(TextTask):
-    """Keep the distribution over labels, one of which is right; `labels` names them for whoever reads."""
-
-    def __init__(self, *args: Any, labels: Sequence[str] | None = None, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.labels = labels
+    """Keep the distribution over labels, one of which is right."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         if self.labels is not None and len(self.labels) != output.logits.shape[-1]:
@@ -233,10 +237,15 @@ def _check_tokenizer(tokenizer: Any, unit: str) -> None:
         raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
 
 
-def _check_text(text: Text) -> None:
+def check_text(text: Text) -> None:
+    """Refuse what is no text, is empty, or cannot be encoded."""
     parts = [text] if isinstance(text, str) else text
     fits = isinstance(parts, list) or (isinstance(parts, tuple) and len(parts) == 2)
     if not fits or not all(isinstance(part, str) for part in parts):
         raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
     if not any(part.strip() for part in parts):
         raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
+    try:
+        "".join(parts).encode()
+    except UnicodeEncodeError:
+        raise DataError("a text holds half a character, which no tokenizer takes: decode its bytes as UTF-8") from None

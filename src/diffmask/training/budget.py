@@ -38,6 +38,7 @@ from .step import Look, look
 from .validate import in_batches
 
 SURVEY_BATCHES = 16
+SIGNED = ("decision", "probability")  # measures of what was decided; a divergence is of the whole prediction
 SHARES = (0.25, 0.5, 0.75)  # of the units kept, at which a ranking is validated
 
 
@@ -50,16 +51,17 @@ class BudgetConfig:
     """How a ranking is found."""
 
     probe: ProbeConfig = field(default_factory=_ranking)
-    measure: Annotated[str, "decision: −log p of what was decided, which has a sign; or a divergence, e.g. kl"] = (
-        "decision"
-    )
+    measure: Annotated[
+        str, "decision: −log p of what was decided, probability: −p of it, both with a sign; or a divergence, e.g. kl"
+    ] = "decision"
     weight: Annotated[float, "of what removing the first units changes, beside what keeping them does"] = 1.0
     most: Annotated[float, "nats beyond which a removal counts no more"] = 5.0
     noise: Annotated[float, "of the scores in training: how far down the ranking is explored"] = 1.0
     softness: Annotated[float, "temperature of the choice whose gradient is taken"] = 1.0
     steps: Annotated[int, "optimiser steps"] = 2000
     batch_size: Annotated[int, "examples per step"] = 32
-    depths_per_step: Annotated[int, "depths trained at every step, from one original pass; 0 takes all"] = 0
+    depths: Annotated[tuple[int, ...], "the depths that are fitted, which may count from the end; none: all"] = ()
+    depths_per_step: Annotated[int, "of those trained at every step, from one original pass; 0 takes all"] = 0
     learning_rate: Annotated[float, "of the rankers; it falls to 0 over the second half"] = 2e-3
     seed: Annotated[int, "every draw depends on it and on the step alone"] = 0
     validation_limit: Annotated[int, "most examples used to validate"] = 1024
@@ -72,7 +74,7 @@ class BudgetConfig:
             raise SettingError("weight, noise and depths_per_step of a budget fit must be 0 or more")
         if self.probe.votes != "separate" or self.probe.voter != "standard":
             raise SettingError("a budget fit ranks at each depth alone: use votes = separate and voter = standard")
-        if self.measure != "decision":
+        if self.measure not in SIGNED:
             DIVERGENCES.get(self.measure)
 
 
@@ -141,7 +143,7 @@ class Ranking:
         for number in range(self.config.steps):
             for group in optimizer.param_groups:
                 group["lr"] = rate * min(1.0, 2 * (1 - number / self.config.steps))
-            depths = draw_depths(range(probe.depth_count), self.config.depths_per_step, self.config.seed, number)
+            depths = draw_depths(self._depths(probe), self.config.depths_per_step, self.config.seed, number)
             optimizer.zero_grad()
             torch.autograd.backward(self.loss(probe, next(batches), depths, number))
             optimizer.step()
@@ -188,6 +190,13 @@ class Ranking:
         keeps = straight_through(noisy, counts.repeat(depths), batch.valid.repeat(depths, 1), self.config.softness)
         return list(keeps.view_as(scores))
 
+    def _depths(self, probe: Probe) -> list[int]:
+        """Return the depths that are fitted, in order."""
+        count = probe.depth_count
+        if wrong := [depth for depth in self.config.depths if not -count <= depth < count]:
+            raise SettingError(f"no depth {wrong[0]} to fit a ranking at: this model has {count}, 0 to {count - 1}")
+        return sorted({depth % count for depth in self.config.depths}) or list(range(count))
+
     def _survey_context(self) -> tuple[list[int], list[Tensor], list[Tensor]]:
         """Return the width, mean and spread of what a ranker reads at each site."""
         moments = {name: Moments() for name in self.model.sites.names}
@@ -231,9 +240,10 @@ def scores_at(probe: Probe, seen: Look, depths: Sequence[int]) -> list[Float[Ten
 
 def distance(original: Prediction, masked: Prediction, measure: str) -> Float[Tensor, " batch"]:
     """Say how badly a masked prediction fits: by what was decided, or as a whole; a value by its squared error."""
-    if measure == "decision" and not any(isinstance(head, Value) for head in original.values()):
-        return -target(masked, original)
-    return divergence(original, masked, "kl" if measure == "decision" else measure)
+    if measure in SIGNED and not any(isinstance(head, Value) for head in original.values()):
+        chosen = target(masked, original)
+        return -chosen.exp() if measure == "probability" else -chosen
+    return divergence(original, masked, "kl" if measure in SIGNED else measure)
 
 
 def _take_over(probe: Probe, other: Probe) -> None:

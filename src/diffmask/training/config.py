@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from ..errors import SettingError, UnknownNameError
 from ..gates.baseline import BaselineConfig
@@ -11,7 +11,7 @@ from ..gates.probe import ProbeConfig
 from ..objective.lagrangian import PublishedConfig
 from ..objective.objective import ObjectiveConfig
 from ..registry import unknown
-from ..settings import change
+from ..settings import change, check_choices
 from .optimizer import OPTIMIZERS
 
 
@@ -39,9 +39,19 @@ class FitConfig:
     calibrate: Annotated[bool, "at the end, shift each depth's votes until its thresholded masks just hold"] = False
     undecided: Annotated[float, "with calibrate: units up to these log-odds may be dropped if there is room"] = 0.0
     checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
+    cache: Annotated[
+        Literal["off", "memory", "disk"], "where the original pass of each training example is remembered"
+    ] = "off"
+    cache_budget: Annotated[int, "most bytes it may take; beyond, only predictions are remembered"] = 4 << 30
+    precision: Annotated[
+        Literal["as loaded", "bf16"], "what the frozen model computes in; gates always compute in float32"
+    ] = "as loaded"
+    recompute: Annotated[bool, "keep no activations inside blocks, and compute them twice: for large models"] = False
+    compile: Annotated[bool, "compile the blocks of the model: slow to start, and faster on a GPU"] = False
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "learning_rate", "validation_limit"):
+        check_choices(self, "fit")
+        for name in ("steps", "batch_size", "learning_rate", "validation_limit", "cache_budget"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"{name} must be positive, got {getattr(self, name)}")
         for name in ("depths_per_step", "warmup", "validate_every", "checkpoint_every", "patience", "restarts"):

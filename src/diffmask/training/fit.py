@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+import torch
 
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter, check_vocabulary
 from ..tasks.task import Task
-from .bar import Bar
 from .config import FitConfig, recipe
-from .trainer import Trainer
 from .validate import DepthScore
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -38,6 +37,21 @@ class Fit:
         """Whether the thresholded masks hold the constraint at every depth."""
         return all(score.feasible(self.config.objective) for score in self.scores)
 
+    def save_pretrained(self, directory: str | Path, base: str | None = None, revision: str | None = None) -> None:
+        """Write the probe, and what it belongs to, into a directory that `diffmask.from_pretrained` reads.
+
+        The model is written down by its name, or as `base` on the Hub or on disk, and is not saved itself.
+        """
+        from .pretrained import save_pretrained  # which needs this file
+
+        save_pretrained(self, directory, base, revision)
+
+    def push_to_hub(self, repository: str, private: bool | None = None, token: str | None = None) -> str:
+        """Save into a repository of the Hub, made if it is not there, and return where it is."""
+        from .pretrained import push_to_hub
+
+        return push_to_hub(self, repository, private, token=token)
+
 
 def fit(
     model: Adapter,
@@ -54,13 +68,23 @@ def fit(
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
+    from accelerate import Accelerator  # late: these take long to import, and explaining does without
+
+    from .bar import Bar
+    from .trainer import Trainer
+
     # Mixed precision and accumulation are the user's for their own training: gates need float32 and every step.
     accelerator = Accelerator(mixed_precision="no", gradient_accumulation_steps=1)
-    if accelerator.num_processes > 1:
-        raise SettingError("fit runs in one process for now: start it without `accelerate launch --num_processes`")
     checkpoint = None if directory is None else Path(directory) / CHECKPOINT
     home = model.device
-    with model.frozen(), model.on(accelerator.device), Bar("fit", settings.steps, progress) as bar:
+    precision = torch.bfloat16 if settings.precision == "bf16" else None
+    with ExitStack() as stack:
+        stack.enter_context(model.frozen())
+        stack.enter_context(model.on(accelerator.device))
+        stack.enter_context(model.computing(precision))
+        stack.enter_context(model.compiled(settings.compile))
+        stack.enter_context(model.recomputing(settings.recompute))
+        bar = stack.enter_context(Bar("fit", settings.steps, progress and accelerator.is_main_process))
         run, scores = Trainer(model, task, settings, accelerator, checkpoint).run_to_end(bar)
     now, probe = run.progress, run.probe.to(home)
     return Fit(model, task, probe, settings, scores, now.restarts, now.history, run.fingerprint)

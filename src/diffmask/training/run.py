@@ -22,6 +22,7 @@ from .config import FitConfig
 from .validate import DepthScore
 
 KIND = "fit checkpoint"
+HOW = {"cache", "cache_budget", "recompute", "compile"}  # settings that change how fast a fit is, and not what it finds
 TIE = 0.002  # shares kept that differ by less count as the same
 
 
@@ -150,7 +151,9 @@ class Run:
                     "go on with what it was made with, or fit into another directory"
                 )
         settings = to_dict(self.config)
-        changed = [name for name in settings if info["settings"].get(name) != settings[name]]
+        usual = to_dict(FitConfig())  # a file from before a setting was there had what is usual now
+        before = {**usual, **info["settings"]}
+        changed = [name for name in settings if name not in HOW and before[name] != settings[name]]
         if changed:
             raise StorageError(
                 f"{path} was made with other settings ({', '.join(changed)} differ): resume with the same settings, "

@@ -5,26 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate import Accelerator
+from torch import Tensor
 
 from ..errors import ModelError
 from ..gates.probe import Probe, make_probe
+from ..gates.score_function import ScoreFunction
 from ..models.adapter import Adapter
 from ..objective.objective import Objective
 from ..tasks.task import Task
-from ..types import Batch, check_finite
+from ..types import Batch, broken, raise_if_broken
 from .bar import Bar
+from .cache import Cache
 from .calibrate import calibrate
 from .config import FitConfig
 from .guard import diagnose, give_up
 from .optimizer import OPTIMIZERS
+from .processes import Processes
 from .random import NOISE, START, batch_indices, draw_depths, generator
 from .run import Progress, Run, data_mark
 from .start import Survey, measure_start, place_baselines, survey
-from .step import look, step
+from .step import Look, look, step
 from .validate import DepthScore, in_batches, validate
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 log = logging.getLogger(__name__)
 
@@ -39,39 +46,66 @@ class Trainer:
     ) -> None:
         self.model, self.task, self.config = model, task, config
         self.accelerator, self.checkpoint = accelerator, checkpoint
-        self.device: torch.device = accelerator.device
+        self.device: torch.device = model.device if model.spread else accelerator.device
+        self.processes = Processes(accelerator)
         self.given_up: set[int] = set()
+        self.unchecked: list[tuple[int, str, Tensor]] = []  # of which examples an output was broken, at each step
+        self.cache: Cache | None = None
 
     def run_to_end(self, bar: Bar) -> tuple[Run, list[DepthScore]]:
         """Train until every depth has ended or nothing gets better; return the run, its probe selected, and scores."""
         run = self._start(bar)
         bar.move_to(run.progress.step)
-        batches = self._train_batches(run.progress.step)
+        batches = self._train_rows(run.progress.step)
+        if self.config.cache != "off":
+            folder = None if self.checkpoint is None else self.checkpoint.parent
+            self.cache = Cache(self.model, self.task, self.config.cache, self.config.cache_budget, self.device, folder)
+        try:
+            return run, self._train(run, batches, bar)
+        finally:
+            if self.cache is not None:
+                self.cache.close()
+
+    def _train(self, run: Run, batches: Iterator[tuple[list[int], Batch]], bar: Bar) -> list[DepthScore]:
         while run.progress.unfinished() and not self._waited_enough(run):
-            self._one_step(run, next(batches))
+            self._one_step(run, *next(batches))
             bar.advance(max(run.progress.ends))
             if run.progress.step % self.config.validation_steps == 0:
                 self._validate(run, bar)
             if run.progress.step % self.config.checkpoint_steps == 0:
                 self._save(run)
-        return run, self._finish(run)
+        return self._finish(run)
 
-    def _one_step(self, run: Run, batch: Batch) -> None:
-        """Take one step at one depth or several; what is held or has ended stands still."""
+    def _one_step(self, run: Run, rows: Sequence[int], batch: Batch) -> None:
+        """Take one step at one depth or several; what is held or has ended stands still.
+
+        Nothing in it waits for the device: what has to be looked at is looked at before the next validation.
+        """
         now = run.progress
         depths = draw_depths(now.unfinished(), self.config.depths_per_step, self.config.seed, now.step)
         shares = [now.of(depth) for depth in depths]
         share = min(shares)  # the rates and the baseline are common to all
         self._set_rates(run, share)
         noise = generator(self.config.seed, NOISE, now.step, self.device)
-        seen = look(self.model, self.task, batch)
-        check_finite(seen.original, f" at step {now.step}")
-        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise)
+        seen = self._look(rows, batch, max(depths))
+        self.unchecked += [(now.step, name, broken(head)) for name, head in seen.original.items()]
+        part = self.processes.part(len(rows))
+        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise, part=part)
         run.optimizer.zero_grad()
         self.accelerator.backward(torch.stack([loss.total for loss in losses]).sum())
+        self.processes.add_gradients(run.probe.parameters())
         self._hold_still(run, depths, share)
         run.optimizer.step()
         now.step += 1
+
+    def _look(self, rows: Sequence[int], batch: Batch, deepest: int) -> Look:
+        """Look at the examples of a batch that are this process's."""
+        if (part := self.processes.part(len(rows))) is not None:
+            rows, batch = rows[part.first : part.end], batch.take(torch.arange(part.first, part.end))
+        if self.cache is not None:
+            return self.cache.look(rows, batch, deepest)
+        moved = batch.pin().to(self.device) if self.device.type == "cuda" else batch.to(self.device)
+        return look(self.model, self.task, moved)
 
     def _hold_still(self, run: Run, depths: Sequence[int], share: float) -> None:
         if share < run.probe.config.baseline.hold:
@@ -96,7 +130,8 @@ class Trainer:
 
     def _scores(self, run: Run) -> list[DepthScore]:
         self._check_weights(run)
-        return validate(self.model, self.task, run.probe, run.objective, self._validation_batches())
+        batches = self._validation_batches()
+        return validate(self.model, self.task, run.probe, run.objective, batches, self.processes)
 
     def _rescue(self, run: Run, score: DepthScore) -> None:
         """Start a stuck depth anew, or say what is known when that did not help."""
@@ -145,7 +180,7 @@ class Trainer:
         bar.say("looking at the model")
         found = survey(self.model, self.task, self._some_batches())
         run = self._make_run(found)
-        if self.checkpoint and self.checkpoint.exists():
+        if self.checkpoint and self.processes.as_main(self.checkpoint.exists()):
             run.load(self.checkpoint)
             return run
         bar.say("placing the baseline")
@@ -153,6 +188,7 @@ class Trainer:
         run.probe.standardise(found.read_means, found.read_stds)
         place_baselines(self.model, self.task, run.probe, run.objective, found, self._train_batches(0), seed)
         measure_start(self.model, self.task, run.probe, run.objective, self._some_batches(), seed)
+        self.processes.follow_main(run.probe, run.objective)
         self._save(run)
         return run
 
@@ -162,6 +198,9 @@ class Trainer:
             names = self.model.sites.names
             probe = make_probe(names, found.widths, self.config.probe, found.read_widths).to(self.device)
         objective = Objective(self.config.objective, probe.depth_count).to(self.device)
+        if self.processes.count > 1:
+            for counted in (objective, *(gate for gate in probe.gates if isinstance(gate, ScoreFunction))):
+                counted.mean = self.processes.mean
         progress = Progress.fresh(probe.depth_count, self.config.steps)
         optimizer = self._make_optimizer(probe, found)
         marks = self.model.fingerprint, data_mark(self.task)
@@ -179,9 +218,13 @@ class Trainer:
         return optimizer
 
     def _train_batches(self, first: int) -> Iterator[Batch]:
+        return (batch.to(self.device) for _, batch in self._train_rows(first))
+
+    def _train_rows(self, first: int) -> Iterator[tuple[list[int], Batch]]:
+        """Yield which examples each batch is made of, and the batch, on the host."""
         lengths = self.task.lengths(self.task.train)
         for rows in batch_indices(len(self.task.train), self.config.batch_size, self.config.seed, first, lengths):
-            yield self.task.collate([self.task.train[i] for i in rows]).to(self.device)
+            yield rows, self.task.collate([self.task.train[i] for i in rows])
 
     def _some_batches(self) -> Iterator[Batch]:
         """Yield the first training batches in order of the data."""
@@ -198,10 +241,16 @@ class Trainer:
     def _save(self, run: Run) -> None:
         if self.checkpoint:
             self._check_weights(run)
-            run.save(self.checkpoint)
+            if self.processes.main:
+                run.save(self.checkpoint)
+            self.processes.wait()
 
     def _check_weights(self, run: Run) -> None:
         """Stop before NaN is validated or saved: the last checkpoint is then still good."""
+        unchecked, self.unchecked = self.unchecked, []
+        if unchecked and bool(torch.cat([bad for _, _, bad in unchecked]).any()):
+            for number, name, bad in unchecked:
+                raise_if_broken(name, bad, f" at step {number}")
         if not all(bool(parameter.isfinite().all()) for parameter in run.probe.parameters()):
             raise ModelError(
                 f"the probe's weights became NaN or infinite before step {run.progress.step}: the model's masked "

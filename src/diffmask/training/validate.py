@@ -15,6 +15,7 @@ from ..objective.objective import Objective, ObjectiveConfig
 from ..objective.sparsity import expected_l0, mean_over_units
 from ..tasks.task import Task
 from ..types import Batch, check_finite
+from .processes import Processes
 from .step import look
 
 
@@ -45,28 +46,43 @@ def in_batches(task: Task, examples: Sequence[object], size: int, device: torch.
 
 @torch.no_grad()
 def validate(
-    model: Adapter, task: Task, probe: Probe, objective: Objective, batches: Iterator[Batch]
+    model: Adapter,
+    task: Task,
+    probe: Probe,
+    objective: Objective,
+    batches: Iterator[Batch],
+    processes: Processes | None = None,
 ) -> list[DepthScore]:
-    """Measure the thresholded mask of every depth, with one original pass per batch."""
-    rows: list[list[list[Tensor]]] = [[] for _ in range(probe.depth_count)]
-    for batch in batches:
+    """Measure the thresholded mask of every depth, with one original pass per batch; processes share the batches."""
+    parts: list[list[list[Tensor]]] = []  # of each batch, of each depth
+    for batch in batches if processes is None else processes.mine(batches):
         seen = look(model, task, batch)
         check_finite(seen.original)
         votes = probe.votes(seen.reading, range(probe.depth_count))
         keeps = [vote.hard_keep() & batch.valid for vote in votes]
         masked = seen.masked_each(probe, range(probe.depth_count), keeps)
-        for depth, (vote, keep, prediction) in enumerate(zip(votes, keeps, masked, strict=True)):
-            rows[depth].append(
+        parts.append(
+            [
                 [
                     expected_l0(vote, batch.valid),
                     mean_over_units(keep, batch.valid),
                     objective.divergence(seen.original, prediction),
                     agreement(seen.original, prediction),
                 ]
-            )
-    return [_score(depth, parts) for depth, parts in enumerate(rows)]
+                for vote, keep, prediction in zip(votes, keeps, masked, strict=True)
+            ]
+        )
+    everything = parts if processes is None else processes.all_of(_on_host(parts, processes))
+    return [_score(depth, rows) for depth, rows in enumerate(zip(*everything, strict=True))]
 
 
-def _score(depth: int, parts: list[list[Tensor]]) -> DepthScore:
+def _on_host(parts: list[list[list[Tensor]]], processes: Processes) -> list[list[list[Tensor]]]:
+    """Bring what other processes are told to where they can read it."""
+    if processes.count == 1:
+        return parts
+    return [[[tensor.cpu() for tensor in row] for row in rows] for rows in parts]
+
+
+def _score(depth: int, parts: Sequence[list[Tensor]]) -> DepthScore:
     means = [float(torch.cat(column).mean()) for column in zip(*parts, strict=True)]
     return DepthScore(depth, *means)

@@ -1,0 +1,70 @@
+"""Go through many examples batch by batch: those of like length together, the next batch made while a GPU works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from ..errors import DataError
+from ..tasks.task import Task
+from ..training.fit import Fit
+from ..training.step import Look, look
+from ..types import broken, raise_if_broken
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some of the examples, which of them they are, what is real in them (on the host), and what was seen."""
+
+    rows: Sequence[int]
+    examples: Sequence[Any]
+    valid: Bool[Tensor, "batch unit"]
+    seen: Look
+
+    def broken(self) -> dict[str, Bool[Tensor, " batch"]]:
+        """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
+        return {name: broken(head) for name, head in self.seen.original.items()}
+
+    def check(self, bad: dict[str, Tensor]) -> None:
+        """Refuse predictions that cannot be explained, by the numbers of their examples."""
+        for name, rows in bad.items():
+            raise_if_broken(name, rows, f" in the batch of examples {_few(self.rows)}")
+
+
+def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[Chunk]:
+    """Look at all examples, batch by batch, in the order that costs least padding."""
+    if not isinstance(examples, Sequence):
+        raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
+    if len(examples) == 0:
+        raise DataError("there is nothing to explain: no examples were given")
+    order, device = by_length(fitted.task, examples, batch_size), fitted.model.device
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        some = [examples[row] for row in rows]
+        batch = fitted.task.collate(some)
+        moved = batch.pin().to(device) if device.type == "cuda" else batch.to(device)
+        yield Chunk(rows, some, batch.valid, look(fitted.model, fitted.task, moved))
+
+
+def by_length(task: Task, examples: Sequence[Any], batch_size: int) -> list[int]:
+    """Order examples by length where there are several batches of them and length matters."""
+    rows = list(range(len(examples)))
+    lengths = task.lengths(examples) if len(rows) > batch_size else None
+    return rows if lengths is None else sorted(rows, key=lengths.__getitem__)
+
+
+def fetch(tensor: Tensor) -> Tensor:
+    """Bring a tensor to the host; from a GPU the copy is only under way when this returns."""
+    if not tensor.is_cuda:
+        return tensor
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor, non_blocking=True)
+
+
+def _few(rows: Sequence[int]) -> str:
+    return ", ".join(map(str, rows[:4])) + (", …" if len(rows) > 4 else "")

@@ -1,0 +1,144 @@
+"""Load a saved probe beside the model it belongs to: from a directory or from the Hub, checked by its fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..errors import ModelError, SettingError, StorageError
+from ..models.adapter import Adapter, adapt
+from ..models.hub import Place, fetch
+from ..models.pretrained import has_processor, load_model, load_processor
+from ..registry import unknown
+from ..settings import from_dict
+from ..tasks.described import as_described, make_task, plain_processor
+from ..tasks.task import Task
+from ..training.config import FitConfig
+from ..training.fit import Fit
+from ..training.pretrained import PROBE, RECORD, read_record
+from ..training.saved import load_fit
+from .embedded import KINDS, load_embedded
+
+EMBEDDED = "embedded"
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+def from_pretrained(
+    directory: str | Path,
+    model: nn.Module | Adapter | str | Path | None = None,
+    tokenizer: Any = None,
+    revision: str | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | str | None = None,
+    *,
+    task: Task | None = None,
+    strict: bool = False,
+) -> Fit:
+    """Load what `Fit.save_pretrained` wrote, from a directory or from the Hub, with its model.
+
+    >>> from_pretrained("embedded").model.model.config.id2label[1]
+    'positive'
+
+    The model is found by the name it had, unless it is given: as a name, a directory, or loaded. `tokenizer` may be an
+    image processor too. The weights must be those the probe was fitted to; `dtype` is changed after that is checked.
+    With `strict`, a text that is too long is refused, not cut.
+    """
+    if str(directory).partition(":")[0] == EMBEDDED and not Path(directory).exists():
+        return _moved(_embedded(str(directory), strict), device, dtype)
+    place = fetch(directory, revision, "saved probe", [PROBE, RECORD])
+    record = read_record(place.path)
+    if record["task"] is None and task is None:
+        raise StorageError(f"{place.name} was fitted to a task of its author's: make it again and pass it, task=…")
+    adapted, processor = _base(place.name, record, model, tokenizer)
+    task = task or _task(record["task"], processor, strict)
+    fitted = load_fit(place.path / PROBE, adapted, task)
+    if fitted.config != from_dict(FitConfig, record["settings"], f"{place.name}/{RECORD}"):
+        raise StorageError(f"{place.name}: {PROBE} and {RECORD} are of different fits: save the probe again")
+    return _moved(fitted, device, dtype)
+
+
+def _embedded(name: str, strict: bool) -> Fit:
+    kind = name.partition(":")[2] or "input"
+    if kind not in KINDS:
+        raise SettingError(unknown("embedded probe", name, [EMBEDDED, *(f"{EMBEDDED}:{kind}" for kind in KINDS)]))
+    return load_embedded(kind, strict=strict)
+
+
+def _task(described: Mapping[str, Any], processor: Any, strict: bool) -> Task:
+    settings = dict(described["settings"])
+    if strict and "strict" in settings:
+        settings["strict"] = True
+    return make_task({**described, "settings": settings}, processor)
+
+
+def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> tuple[Adapter, Any]:
+    """Return the model of a record and its processor, loading what was not given."""
+    base, described = record["base"], record["task"]
+    processor = processor if processor is not None else plain_processor(described or {})
+    if isinstance(model, nn.Module | Adapter) and (processor is not None or described is None):
+        return _adapted(model, processor, base["sites"]), processor
+    if isinstance(model, nn.Module | Adapter):
+        raise SettingError("a model that is given needs its tokenizer, or its image processor: pass tokenizer=…")
+    if described is None:
+        raise StorageError(f"{name} was fitted to a task of its author's: load its model and pass it, model=…")
+    place = _place_of(name, base, model)
+    kind = described["kind"]
+    loaded = load_model(place, kind, as_dtype(base["dtype"]))
+    if isinstance(processor, str | Path):
+        processor = load_processor(fetch(processor, None, "tokenizer"), kind)
+    elif processor is None:
+        processor = load_processor(_beside(place, kind, base.get("tokenizer")), kind)
+    return _adapted(loaded, as_described(processor, described["processor"]), base["sites"]), processor
+
+
+def _place_of(name: str, base: Mapping[str, Any], model: str | Path | None) -> Place:
+    if model is not None:
+        return fetch(model)
+    if base["model"] is None:
+        raise StorageError(f"{name} belongs to a {base['architecture']} without a name: load it and pass it, model=…")
+    if base["local"] and not Path(base["model"]).is_dir():
+        raise StorageError(
+            f"{name} belongs to the model in {base['model']}, which is not there: pass where it is now, model=…"
+        )
+    return fetch(base["model"], base["revision"])
+
+
+def _beside(place: Place, kind: str, other: str | None) -> Place:
+    """Return where the tokenizer is: in another directory that was named, beside the model, or by a name on the Hub."""
+    if other is None or (has_processor(place, kind) and not Path(other).is_dir()):
+        return place
+    return fetch(other, None, "tokenizer")
+
+
+def _adapted(model: nn.Module | Adapter, processor: Any, sites: list[str]) -> Adapter:
+    """Find the sites by structure, and by name where others were chosen."""
+    if isinstance(model, Adapter):
+        return model
+    found = adapt(model, processor)
+    return found if list(found.sites.names) == sites else adapt(model, processor, sites=sites)
+
+
+def _moved(fitted: Fit, device: torch.device | str | None, dtype: torch.dtype | str | None) -> Fit:
+    """Move model and probe; the fingerprint that was checked stays that of the weights as they were saved."""
+    if dtype is not None:
+        fitted.model.model.to(dtype=as_dtype(dtype))
+    if device is not None:
+        try:
+            fitted.model.model.to(device)
+        except (RuntimeError, AssertionError, AttributeError) as error:
+            raise ModelError(f"the model cannot be moved to '{device}' ({str(error).splitlines()[0]})") from error
+    return replace(fitted, probe=fitted.probe.to(fitted.model.device))
+
+
+def as_dtype(name: torch.dtype | str) -> torch.dtype:
+    """Turn the name of a dtype into it."""
+    if isinstance(name, torch.dtype):
+        return name
+    if name not in DTYPES:
+        raise SettingError(unknown("dtype", name, DTYPES))
+    return DTYPES[name]

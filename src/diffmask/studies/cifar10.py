@@ -1,0 +1,160 @@
+"""CIFAR-10 (Nalmpantis et al. 2023, §4): whose ranking of patches keeps a prediction longest and loses it soonest?
+
+Each seed fine-tunes its own classifier, then fits a keep set and a ranking on training images. Epochs and fits are
+chosen on training images set apart; everything reported is on test images that nothing else saw. Areas are of the
+probability of the predicted class, averaged over three replacements; `difference` is the area with the least important
+patches first less the area with the most important first, and larger is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..settings import change
+from ..storage import load_tensors, save_tensors
+from ..tasks.cifar10 import CLASSES, read_cifar10
+from ..tasks.stored_images import StoredImages
+from .cifar10_curves import FIGURES, LEARNED, all_methods, measure_curves, rank
+from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
+from .cifar10_model import load_cifar10, measure_accuracy, train_cifar10
+from .cifar10_published import beside_published, published_protocol
+from .cifar10_summary import Areas, rows_of, shown_images, summarise
+from .cifar10_time import computing, explain_cost
+from .result import write_result
+from .seeds import made_with, run_seeds
+from .setup import News, Setup
+from .trained import device
+
+MEASURED = "measured test images"
+
+
+@dataclass(frozen=True)
+class Data:
+    """All images on the device that computes, training images first, and the task over them."""
+
+    task: StoredImages
+    labels: Tensor
+    test: range
+    measured: range  # test images for the classifier's accuracy
+
+
+def run(setup: Setup) -> News:
+    """Fine-tune, fit, rank and measure seed by seed, saying so as each ends; last comes the result as written."""
+    size, work = SMALL if setup.small else FULL, setup.work("cifar10")
+    yield setup.seeds
+    done: dict[int, dict[str, Any]] = {}
+    run_one = partial(run_seed, size, find_images(setup), setup.find_encoder(), work)
+    for seed, found in run_seeds(run_one, range(setup.seeds), work, repr(size), setup.jobs, setup.take_over):
+        done[seed] = found
+        yield _line(seed, found)
+    seeds = [done[seed] for seed in sorted(done)]
+    areas = [read_areas(work, seed) for seed in sorted(done)]
+    more = {
+        "settings": repr(size),
+        "made_with": made_with(work, setup.seeds),
+        "published_measures": "areas with unit spacing over 29 points, at most 28; nll is what the paper calls KL",
+        "by_seed": [{key: found[key] for key in ("classifier", "keep_set", "ranking", "cost")} for found in seeds],
+        "curves": seeds[0]["curves"],
+        "shown": seeds[0]["shown"],
+    }
+    protocol = beside_published([found["published"] for found in seeds])
+    summary = summarise(areas, seeds, protocol)
+    yield write_result(setup.output, "cifar10", setup.command, sorted(done), summary, rows_of(areas), **more)
+
+
+def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> dict[str, Any]:
+    """Do everything for one seed; what was finished before a stop is read back."""
+    found = load_data(data, size)
+    task, here = found.task, device()
+    directory = work / f"model-{seed}"
+    tuned = train_cifar10(encoder, task, found.labels, directory, change(size.tune, {"seed": seed}))
+    with computing(here, size.bf16):
+        model = load_cifar10(directory, here, size.every)
+        tuned["accuracy"] = measure_accuracy(model.model, task, found.labels, found.measured)
+        fitted, keep_timing = fit_keep_set(model, task, size, seed, work / f"keep-set-{seed}.safetensors")
+        ranking, rank_timing = fit_ranking(model, task, size, seed, work / f"ranking-{seed}.safetensors")
+        scores = rank(all_methods(fitted, ranking, size, seed), fitted, found.test, size)
+        curves = measure_curves(scores, fitted, found.test, size)
+        few = found.test[: size.published]
+        result = {
+            "classifier": tuned,
+            "keep_set": {
+                **keep_timing,
+                "scores": [asdict(score) for score in fitted.scores],
+                "feasible": fitted.feasible,
+            },
+            "ranking": {**rank_timing, "scores": [asdict(score) for score in ranking.scores]},
+            "cost": [explain_cost(fitted, ranking, count) for count in (1, min(256, size.validation))],
+            "published": published_protocol(scores, fitted, few),
+            "curves": mean_curves(curves),
+            "shown": shown_images(fitted, scores, found.test[: size.shown], found.labels),
+        }
+    tensors = {f"{name}/{how}": curve.areas.cpu().contiguous() for (name, how), curve in curves.items()}
+    save_tensors(work / f"areas-{seed}.safetensors", MEASURED, tensors, {"figures": list(FIGURES)})
+    return result
+
+
+def find_images(setup: Setup) -> Path:
+    """Return the directory of the images: the data directory itself, or its part `cifar10`."""
+    if setup.data is not None and (any(setup.data.glob("*.xz")) or (setup.data / "cifar10.npz").is_file()):
+        return setup.data
+    return setup.find_data("cifar10")
+
+
+def load_data(directory: Path, size: Size) -> Data:
+    """Put the images where the model computes: those to fit on, those to choose on, and those to measure on."""
+    train, test = (read_cifar10(directory, part) for part in ("train", "test"))
+    chosen = min(size.train, len(train) - size.validation)
+    apart = range(len(train) - size.validation, len(train))
+    images, labels = (
+        torch.cat(pair).to(device()) for pair in ((train.images, test.images), (train.labels, test.labels))
+    )
+    task = StoredImages(
+        images,
+        range(chosen),
+        apart,
+        size=size.pixels,
+        patch=14,
+        ask=size.ask,
+        labels=CLASSES,
+    )
+    first = len(train)
+    return Data(
+        task,
+        labels,
+        range(first, first + min(size.test, len(test))),
+        range(first, first + min(size.accuracy, len(test))),
+    )
+
+
+def mean_curves(curves: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
+    """Average the curves over images, for the pictures: by replacement, figure and method, in both directions."""
+    found: dict[str, Any] = {}
+    for (name, how), curve in curves.items():
+        found["removed"] = curve.removed.tolist()
+        for number, figure in enumerate(FIGURES[:1] if how == LEARNED else FIGURES[:3]):
+            ways = curve.left[number].mean(-1).tolist()
+            found.setdefault(how, {}).setdefault(figure, {})[name] = dict(zip(("most", "least"), ways, strict=True))
+    return found
+
+
+def read_areas(work: Path, seed: int) -> Areas:
+    """Read what was measured of every image back."""
+    tensors, _ = load_tensors(work / f"areas-{seed}.safetensors", MEASURED)
+    split = {tuple(key.split("/")): value for key, value in tensors.items()}
+    return {(name, how): value for (name, how), value in split.items()}
+
+
+def _line(seed: int, found: Mapping[str, Any]) -> str:
+    taken = found["keep_set"]["fit_seconds"], found["ranking"]["fit_seconds"]
+    return (
+        f"seed {seed}: accuracy {found['classifier']['accuracy']:.4f}, keep set in {taken[0]:.0f} s, ranking in "
+        f"{taken[1]:.0f} s"
+    )

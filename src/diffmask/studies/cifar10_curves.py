@@ -1,0 +1,176 @@
+"""The curves of the CIFAR-10 study: every method ranks the patches once, and every replacement tries every ranking.
+
+What a removed patch becomes is nobody's own: the mean of the training patches, which methods with a baseline also have
+as theirs, zero, or noise. The baseline that the keep set learned is a fourth, reported beside the three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..attribution.budget import BudgetScores
+from ..attribution.chefer import Chefer
+from ..attribution.grad_cam import GradCam
+from ..attribution.gradient_input import GradientInput
+from ..attribution.integrated_gradients import IntegratedGradients
+from ..attribution.leave_one_out import LeaveOneOut
+from ..attribution.method import Method, Question
+from ..attribution.random import Random
+from ..attribution.rise import Rise
+from ..attribution.rollout import Rollout
+from ..evaluation.figure import Figure, left, predict
+from ..evaluation.perturbation import area
+from ..evaluation.ranking import count_near, places
+from ..evaluation.removal import Removal
+from ..evaluation.remove_to_baseline import ToBaseline
+from ..evaluation.remove_to_mean import ToMean
+from ..evaluation.remove_to_noise import ToNoise
+from ..evaluation.remove_to_zero import ToZero
+from ..gates.probe import Probe
+from ..training.budget import BudgetFit
+from ..training.draws import unit_noise
+from ..training.fit import Fit
+from ..training.start import survey
+from ..training.step import look
+from ..training.validate import in_batches
+from .cifar10_fits import Size
+
+KEEP_SET, BUDGET, LAST, SIGNED_IG = "keep set", "budget", "keep set, last depth", "integrated-gradients, signed"
+OURS = (KEEP_SET, BUDGET, LAST)
+REPLACEMENTS = ("mean", "zero", "noise")
+LEARNED = "learned baseline"
+FIGURES: tuple[Figure, ...] = ("probability", "log-probability", "negative-kl", "agreement")
+STATISTICS = 2048  # training images that say what is usual at the input
+
+
+@dataclass(frozen=True)
+class SetScores(Method):
+    """The keep set as a ranking: log P of being kept, summed over the depths or at the last one alone."""
+
+    probe: Probe
+    summed: bool = True
+
+    @torch.no_grad()
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        with question.model.frozen():
+            found = self.probe.log_keep(look(question.model, question.task, question.batch).reading)
+        return found.sum(0) if self.summed else found[-1]
+
+
+@dataclass(frozen=True)
+class SignedGradients(Method):
+    """Integrated gradients with their sign: what speaks against the decision comes last."""
+
+    inner: IntegratedGradients
+
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        return self.inner.signed(question)
+
+
+def all_methods(fitted: Fit, ranking: BudgetFit, size: Size, seed: int) -> dict[str, Method]:
+    """List who ranks; those that draw at random do so by the seed."""
+    gradients = IntegratedGradients(size.steps, size.rows // 8)  # with a gradient, a row takes much more memory
+    return {
+        KEEP_SET: SetScores(fitted.probe),
+        LAST: SetScores(fitted.probe, summed=False),
+        BUDGET: BudgetScores(ranking.probe, ranking.probe.depth_count - 1),
+        "grad-cam": GradCam(),
+        "rollout": Rollout(),
+        "chefer": Chefer(),
+        "gradient-input": GradientInput(),
+        "integrated-gradients": gradients,
+        SIGNED_IG: SignedGradients(gradients),
+        "leave-one-out": LeaveOneOut(batch_size=size.rows),
+        "rise": Rise(size.samples, batch_size=size.rows, seed=seed),
+        "random": Random(seed=seed),
+    }
+
+
+def all_removals(rows: int) -> dict[str, Removal]:
+    """List what a removed patch becomes."""
+    return {
+        "mean": ToMean(STATISTICS, rows),
+        "zero": ToZero(rows),
+        "noise": ToNoise(examples=STATISTICS, rows=rows),
+        LEARNED: ToBaseline(rows),
+    }
+
+
+def rank(
+    methods: Mapping[str, Method], fitted: Fit, examples: Sequence[int], size: Size
+) -> dict[str, Float[Tensor, "image unit"]]:
+    """Score the patches of all images by every method, with the mean patch in place of a missing one."""
+    mean = mean_patch(fitted)
+    parts = [
+        {name: method(question).detach().float() for name, method in methods.items()}
+        for question in questions(fitted, examples, size.batch, mean)
+    ]
+    return {name: torch.cat([part[name] for part in parts]) for name in methods}
+
+
+def mean_patch(fitted: Fit) -> Float[Tensor, " hidden"]:
+    """Return the mean state of the training patches before position."""
+    task, model = fitted.task, fitted.model
+    with model.frozen():
+        return survey(model, task, in_batches(task, task.train[:STATISTICS], 256, model.device)).means[0]
+
+
+def questions(fitted: Fit, examples: Sequence[int], batch: int, baseline: Tensor | None) -> Iterator[Question]:
+    """Ask about the input, batch by batch."""
+    for start in range(0, len(examples), batch):
+        yield Question(fitted.model, fitted.task, fitted.task.collate(examples[start : start + batch]), 0, baseline)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What is left of the predictions of all images by one ranking: most important first, then least."""
+
+    removed: Float[Tensor, " point"]
+    left: Float[Tensor, "figure way point image"]
+
+    @property
+    def areas(self) -> Float[Tensor, "figure way image"]:
+        figures, ways, points, images = self.left.shape
+        flat = self.left.permute(2, 0, 1, 3).reshape(points, -1)
+        removed = self.removed.unsqueeze(1).expand_as(flat)
+        return area(removed, flat).view(figures, ways, images).float()
+
+
+def measure_curves(
+    scores: Mapping[str, Float[Tensor, "image unit"]], fitted: Fit, examples: Sequence[int], size: Size
+) -> dict[tuple[str, str], Curves]:
+    """Remove more and more patches by each ranking and replacement, the same number from every image."""
+    learned = fitted.probe.baseline(0)
+    assert learned is not None  # images are never knocked out
+    removals, parts = all_removals(size.rows), dict[tuple[str, str], list[Tensor]]()
+    for number, question in enumerate(questions(fitted, examples, size.batch, learned.detach())):
+        some = slice(number * size.batch, (number + 1) * size.batch)
+        original, noise = predict(question), unit_noise(question.batch)[0]
+        for name, ranking in scores.items():
+            keeps = keeps_of(ranking[some], noise, question, size.points)
+            for replacement, removal in removals.items():
+                masked = removal(question, keeps)
+                found = torch.stack([torch.stack([left(original, m, f) for m in masked]) for f in FIGURES]).cpu()
+                parts.setdefault((name, replacement), []).append(found.view(len(FIGURES), 2, size.points, -1))
+    shares = torch.stack([count_near(s, question.batch.valid[:1])[0] for s in _shares(size.points)]).cpu()
+    removed = shares / question.batch.valid.shape[1]
+    return {key: Curves(removed, torch.cat(found, dim=-1)) for key, found in parts.items()}
+
+
+def keeps_of(
+    scores: Float[Tensor, "batch unit"], noise: Float[Tensor, "batch unit"], question: Question, points: int
+) -> Float[Tensor, "copy batch unit"]:
+    """Keep all but the first so many patches of an order, for every point, most important first and least first."""
+    valid = question.batch.valid
+    counts = torch.stack([count_near(share, valid) for share in _shares(points)]).unsqueeze(-1)
+    orders = [places(way, valid, noise) for way in (scores, -scores)]
+    return torch.cat([(order >= counts).float() for order in orders])
+
+
+def _shares(points: int) -> list[float]:
+    return torch.linspace(0, 1, points, dtype=torch.double).tolist()

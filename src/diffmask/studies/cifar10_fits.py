@@ -1,0 +1,125 @@
+"""What the CIFAR-10 study fits on a seed's classifier: a keep set and a ranking, each timed against its floor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from ..models.adapter import Adapter
+from ..settings import change
+from ..storage import write_file
+from ..tasks.stored_images import StoredImages
+from ..training.budget import BudgetConfig, BudgetFit, fit_budget
+from ..training.config import FitConfig, recipe
+from ..training.fit import Fit, fit
+from ..training.saved import load_fit, save_fit
+from ..training.saved_budget import load_budget, save_budget
+from .cifar10_time import timed
+from .fine_tune import FineTuneConfig
+
+
+def _keep_set() -> FitConfig:
+    # 96 hidden units at each of 14 depths cost a fifteenth of a forward pass of ViT-S, 256 would cost a sixth.
+    return recipe("vision", margin=0.1, steps=1000, batch_size=128, depths_per_step=2, hidden=96)
+
+
+def _ranking() -> BudgetConfig:
+    # One depth, the last: there the patches and [CLS] know most of what was decided. Removed patches become the mean,
+    # which is what they become when the curves are drawn, and no method has a say in it.
+    settings = {"steps": 2000, "batch_size": 256, "depths": (-1,), "learning_rate": 2e-3, "start": "mean"}
+    return change(BudgetConfig(), {**settings, "measure": "probability"})  # whose area the curves have
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is trained and measured, and how; the small one shows that everything runs."""
+
+    pixels: Annotated[int, "height and width of an image as the model sees it"] = 112
+    train: Annotated[int, "most training images"] = 48_000
+    validation: Annotated[int, "training images, the last ones, on which epochs and fits are chosen"] = 2000
+    test: Annotated[int, "test images, the first ones, on which all is measured"] = 1000
+    accuracy: Annotated[int, "test images on which the classifier is measured"] = 10_000
+    every: Annotated[int, "gates read every so many blocks, counted from the last"] = 1
+    ask: Annotated[Literal["nowhere", "prefix"], "prefix: gates read [CLS] beside their patch; or nowhere"] = "prefix"
+    bf16: Annotated[bool, "on a GPU, compute in bfloat16 where that is safe"] = True
+    points: Annotated[int, "of a perturbation curve"] = 17
+    samples: Annotated[int, "masks RISE draws per image"] = 1000
+    steps: Annotated[int, "points on the way of integrated gradients"] = 50
+    rows: Annotated[int, "images in one pass when nothing is trained"] = 4096
+    batch: Annotated[int, "images whose curves are measured together"] = 250
+    published: Annotated[int, "images of the published protocol"] = 50
+    shown: Annotated[int, "images in the pictures"] = 8
+    tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(6, 256, 1e-4, bf16=True))
+    keep_set: FitConfig = field(default_factory=_keep_set)
+    ranking: BudgetConfig = field(default_factory=_ranking)
+
+
+FULL = Size()
+SMALL = Size(
+    train=16,
+    validation=8,
+    test=4,
+    accuracy=16,
+    every=6,
+    points=3,
+    samples=8,
+    steps=4,
+    rows=64,
+    batch=4,
+    published=1,
+    shown=2,
+    tune=FineTuneConfig(1, 16, 1e-4),
+    keep_set=change(_keep_set(), {"steps": 4, "batch_size": 4, "ablation_steps": 2, "calibrate": False}),
+    ranking=change(_ranking(), {"steps": 4, "batch_size": 4}),
+)
+
+
+def fit_keep_set(model: Adapter, task: StoredImages, size: Size, seed: int, path: Path) -> tuple[Fit, dict[str, Any]]:
+    """Fit the keep set of a seed, or read it back."""
+    config = change(size.keep_set, {"seed": seed})
+    masks = config.depths_per_step or len(model.sites)
+    images = config.steps * min(config.batch_size, len(task.train))
+    return _once(
+        path,
+        _mark(model, task, config),
+        lambda: load_fit(path, model, task),
+        lambda: timed(model, task, config.batch_size, images, masks, lambda: fit(model, task, config)),
+        save_fit,
+    )
+
+
+def fit_ranking(
+    model: Adapter, task: StoredImages, size: Size, seed: int, path: Path
+) -> tuple[BudgetFit, dict[str, Any]]:
+    """Fit the ranking of a seed, or read it back."""
+    config = change(size.ranking, {"seed": seed})
+    masks = 2 * (config.depths_per_step or len(config.depths) or len(model.sites))
+    images = config.steps * min(config.batch_size, len(task.train))
+    return _once(
+        path,
+        _mark(model, task, config),
+        lambda: load_budget(path, model, task),
+        lambda: timed(model, task, config.batch_size, images, masks, lambda: fit_budget(model, task, config)),
+        save_budget,
+    )
+
+
+def _mark(model: Adapter, task: StoredImages, config: FitConfig | BudgetConfig) -> str:
+    """Tell one fit from another: by its model, its data and its settings."""
+    return repr((model.fingerprint, model.sites.names, task.ask, task.train, config))
+
+
+def _once(
+    path: Path, mark: str, load: Callable[[], Any], make: Callable[[], Any], save: Callable[[Any, Path], None]
+) -> Any:
+    """Make and keep something with its timing, or read it back if the same was kept; the timing is written last."""
+    beside = path.with_suffix(".json")
+    if beside.is_file() and (kept := json.loads(beside.read_text()))["mark"] == mark:
+        return load(), kept
+    made, timing = make()
+    save(made, path)
+    write_file(beside, json.dumps({**timing, "mark": mark}).encode())
+    return made, {**timing, "mark": mark}

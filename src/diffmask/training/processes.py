@@ -1,0 +1,91 @@
+"""A fit on several processes: each takes some rows of every batch, and together they do what one would do with all.
+
+What is summed is weighted by examples, not by processes, so that parts of unequal size count as they should; every
+process draws the noise of the whole batch and uses its own rows of it. Probe, λ and optimiser are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import SettingError
+from ..gates.noise import Part
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+T = TypeVar("T")
+
+
+class Processes:
+    """The processes of a fit, of which this is number `rank`; most fits have one."""
+
+    def __init__(self, accelerator: Accelerator) -> None:
+        self.accelerator = accelerator
+        self.count, self.rank = accelerator.num_processes, accelerator.process_index
+
+    @property
+    def main(self) -> bool:
+        """Whether this is the one that writes files and draws bars."""
+        return self.rank == 0
+
+    def part(self, total: int) -> Part | None:
+        """Return which of `total` examples are this process's; None if it is alone and has all."""
+        if self.count == 1:
+            return None
+        if total < self.count:
+            raise SettingError(
+                f"a batch of {total} examples cannot be shared by {self.count} processes: raise batch_size, or start "
+                "fewer"
+            )
+        size, more = divmod(total, self.count)
+        first = self.rank * size + min(self.rank, more)
+        return Part(first, first + size + (self.rank < more), total)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Average over the examples of all processes; the gradient is of this process's part of that average."""
+        if self.count == 1:
+            return values.mean()
+        sums = torch.stack([values.detach().sum(), values.new_tensor(float(values.numel()))])
+        torch.distributed.all_reduce(sums)
+        mine = values.sum() / sums[1]
+        return mine + (sums[0] / sums[1] - mine).detach()
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add up the gradients of all processes, in one go."""
+        grads = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if self.count == 1 or not grads:
+            return
+        flat = torch.cat([grad.flatten() for grad in grads])
+        torch.distributed.all_reduce(flat)
+        for grad, total in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+            grad.copy_(total.view_as(grad))
+
+    def follow_main(self, *modules: nn.Module) -> None:
+        """Take over what the main process has, to the bit."""
+        for tensor in (t for module in modules for t in module.state_dict().values() if self.count > 1):
+            torch.distributed.broadcast(tensor, 0)
+
+    def mine(self, items: Iterable[T]) -> Iterable[T]:
+        """Yield every so-manieth item, such that each is somebody's."""
+        return (item for number, item in enumerate(items) if number % self.count == self.rank)
+
+    def all_of(self, mine: Sequence[T]) -> Sequence[T]:
+        """Bring together, in their order, what each process made of its items."""
+        if self.count == 1:
+            return mine
+        found: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(found, list(mine))
+        return [found[i % self.count][i // self.count] for i in range(sum(map(len, found)))]
+
+    def as_main(self, value: T) -> T:
+        """Return what the main process has."""
+        return value if self.count == 1 else next(iter(self.all_of([value])))
+
+    def wait(self) -> None:
+        """Go on when all processes have come here."""
+        self.accelerator.wait_for_everyone()

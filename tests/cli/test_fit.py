@@ -1,0 +1,218 @@
+"""`diffmask fit` from the outside: from a table to a run that explains, repeats, resumes and complains well."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diffmask.cli import common
+from diffmask.cli import fit as fit_command
+from diffmask.cli.main import main
+from saved_models import TEXTS, save_model
+
+SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line in this process, and return code, output and complaints."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["diffmask", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        return done.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return save_model(tmp_path_factory.mktemp("model"), "classification")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A model without a tokenizer."""
+    path = save_model(tmp_path_factory.mktemp("bare"), "classification")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (path / name).unlink()
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "train.csv"
+    path.write_text("text,second,label\n" + "".join(f"{text},a movie,1\n" for text in TEXTS * 4))
+    return path
+
+
+@pytest.fixture
+def quick(tmp_path):
+    """Settings that skip the fit of the baseline, which takes longer than all else here."""
+    path = tmp_path / "quick.toml"
+    path.write_text("[fit.probe.baseline]\nablation_steps = 2\n")
+    return ["--config", path]
+
+
+def test_a_table_becomes_a_run_that_explains(run, model, table, quick, tmp_path):
+    out = tmp_path / "run"
+    code, said, complaint = run("fit", model, "--data", table, *quick, *SHORT, "--output", out)
+    assert code == 0, complaint
+    assert "divergence" in said and "layer.1" in said and f"wrote {out}" in said and "Traceback" not in complaint
+    files = {path.name for path in out.iterdir()}
+    assert files == {"probe.safetensors", "diffmask.json", "README.md", "run.toml", "checkpoint.safetensors"}
+    code, said, _ = run("explain", "--run", out, "a funny movie", "--json")
+    found = json.loads(said)
+    assert code == 0 and found["units"][1:4] == ["a", "fun", "##ny"] and found["prediction"] in ("bad", "fair", "good")
+
+
+def test_the_settings_that_are_written_repeat_the_run(run, model, table, quick, tmp_path):
+    first, again = tmp_path / "first", tmp_path / "again"
+    options = ["--unit", "word", "--ask", "first", "--kind", "hidden", "--seed", "7"]
+    assert run("fit", model, "--data", table, *quick, *SHORT, *options, "--output", first, "--json")[0] == 0
+    written = tomllib.loads((first / "run.toml").read_text())
+    assert written["data"]["train"] == str(table) and written["recipe"] == "text" and written["model"] == str(model)
+    assert written["task"]["kind"] == "classification" and written["task"]["unit"] == "word"
+    assert written["fit"]["seed"] == 7 and written["fit"]["probe"]["kind"] == "hidden"
+    assert written["fit"]["objective"]["margin"] == 1.0 and written["fit"]["weight_decay"] == 0.1
+    code, said, _ = run("fit", "--config", first / "run.toml", "--output", again, "--json")
+    assert code == 0 and len(json.loads(said)["scores"]) == 4
+    for name in ("run.toml", "probe.safetensors", "diffmask.json"):
+        assert (first / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_other_settings_into_the_same_run_are_refused_and_the_same_ones_go_on(run, model, table, quick, tmp_path):
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", tmp_path / "run", "--json"]
+    assert run(*command)[0] == 0
+    before = (tmp_path / "run" / "run.toml").read_text()
+    code, _, complaint = run(*command, "--steps", "3")
+    assert code == 1 and "holds a fit with other settings (fit.steps differ): go on with it by" in complaint
+    assert (tmp_path / "run" / "run.toml").read_text() == before
+    assert run(*command)[0] == 0
+
+
+def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_path):
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 255, (20, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{number}.png")
+    image = save_model(tmp_path / "image", "image")
+    code, said, complaint = run(
+        "fit", image, "--data", tmp_path / "pictures", *quick, *SHORT, "--output", tmp_path / "a", "--json"
+    )
+    assert code == 0, complaint
+    code, said, _ = run("explain", "--run", tmp_path / "a", "--input", tmp_path / "pictures", "--json")
+    assert code == 0 and json.loads(said.splitlines()[0])["units"][-1] == "2,4"
+    code, _, complaint = run("explain", "--run", tmp_path / "a", "a text")
+    assert code == 1 and "there is no picture 'a text': this model reads images" in complaint
+    (tmp_path / "text.png").write_text("no picture")
+    code, _, complaint = run("explain", "--run", tmp_path / "a", tmp_path / "text.png")
+    assert code == 1 and "cannot be read as a picture" in complaint and complaint.count("\n") == 1
+
+
+def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
+    span = save_model(tmp_path / "span", "span")
+    columns = ["--text-column", "second", "--pair-column", "text"]
+    out = tmp_path / "run"
+    assert run("fit", span, "--data", table, *columns, *quick, *SHORT, "--output", out, "--json")[0] == 0
+    code, said, _ = run("explain", "--run", out, "--input", table, *columns, "--json")
+    assert code == 0 and json.loads(said.splitlines()[0])["text"] == "a movie\na funny movie ."
+    code, _, complaint = run("fit", model, "--task", "pair", "--data", table, "--output", out)
+    assert code == 2 and "task 'pair' takes two texts: name the column of the second one" in complaint
+
+
+def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick, tmp_path, monkeypatch):
+    from diffmask.training.fit import Fit
+
+    monkeypatch.setattr(Fit, "feasible", property(lambda self: False))
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", tmp_path / "run"]
+    assert run(*command)[0] == 0
+    code, _, complaint = run(*command, "--require-margin")
+    assert code == 3 and "a depth breaks the margin" in complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        ([], 2, "names no model"),
+        (["MODEL"], 2, "nothing to fit to: name a table"),
+        (
+            ["MODEL", "--data", "TABLE", "--text-column", "body"],
+            1,
+            "no column 'body'; it has 'text', 'second', 'label'",
+        ),
+        (["MODEL", "--data", "nope.csv"], 1, "no file nope.csv"),
+        (["MODEL", "--data", "TABLE", "--task", "clasification"], 2, "no task named 'clasification'; did you mean"),
+        (["MODEL", "--data", "TABLE", "--task", "span", "--pair-column", "second"], 1, "was not trained for 'span'"),
+        (["MODEL", "--data", "TABLE", "--recipe", "txt"], 2, "no recipe named 'txt'; did you mean 'text'"),
+        (["MODEL", "--data", "TABLE", "--margin", "0"], 2, "margin must be positive"),
+        (["MODEL", "--data", "TABLE", "--dtype", "int3"], 2, "no dtype named 'int3'"),
+        (["MODEL", "--data", "TABLE", "--unit", "phrase"], 2, "no choice named 'phrase'"),
+        (["MODEL", "--data", "TABLE", "--config", "broken.toml"], 2, "broken.toml is no TOML"),
+        (
+            ["MODEL", "--data", "TABLE", "--config", "odd.toml"],
+            2,
+            "odd.toml.fit: no setting named 'stepz'; did you mean",
+        ),
+        (["MODEL", "--data", "TABLE", "--config", "top.toml"], 2, "top.toml: no setting named 'colour'"),
+        (["MODEL", "--data", "TABLE", "--config", "none.toml"], 1, "no file none.toml"),
+        (["./nowhere", "--data", "TABLE"], 1, "there is no directory ./nowhere"),
+        (["BARE", "--data", "TABLE"], 1, "there is no tokenizer beside the model"),
+        (["MODEL", "--data", "TABLE", "--output", "TABLE/run"], 1, "could not write"),
+    ],
+)
+def test_bad_input_is_one_sentence_with_its_code(
+    run, model, bare, table, tmp_path, monkeypatch, arguments, code, complaint
+):
+    monkeypatch.chdir(tmp_path)
+    Path("broken.toml").write_text("steps = = 3")
+    Path("odd.toml").write_text("[fit]\nstepz = 3")
+    Path("top.toml").write_text("colour = 3")
+    named = {"MODEL": model, "BARE": bare, "TABLE": table, "TABLE/run": table / "run"}
+    found, _, complained = run("fit", *(named.get(each, each) for each in arguments))
+    assert found == code and complaint in complained and "Traceback" not in complained
+    assert complained.strip().count("\n") == 0
+
+
+def test_ctrl_c_says_how_to_go_on(run, model, table, tmp_path, monkeypatch):
+    def interrupted(*_arguments, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diffmask.training.fit.fit", interrupted)
+    code, _, complaint = run("fit", model, "--data", table, *SHORT, "--output", tmp_path / "run")
+    assert code == common.STOPPED == 130 and "the same command goes on from there" in complaint
+    monkeypatch.setattr(fit_command, "_settings", interrupted)
+    code, _, complaint = run("fit", model)
+    assert code == 130 and "the same command begins again" in complaint and "Traceback" not in complaint
+
+
+@pytest.mark.slow
+def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(model, table, quick, tmp_path):
+    options = ["--data", table, *quick, "--steps", "60", "--batch-size", "4", "--margin", "1.0"]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+
+    def start(output):
+        command = [sys.executable, "-m", "diffmask", "fit", model, *options, "--output", output]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(list(map(str, command)), **streams, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    start(whole).communicate(timeout=120)
+    process, checkpoint = start(broken), broken / "checkpoint.safetensors"
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on from there" in complaint
+    assert not (broken / "diffmask.json").exists() and "Traceback" not in complaint
+    start(broken).communicate(timeout=120)
+    assert (whole / "probe.safetensors").read_bytes() == (broken / "probe.safetensors").read_bytes()

@@ -1,0 +1,59 @@
+"""Sets that hold a margin of the caller's, and that do not depend on who else is in the batch."""
+
+import pytest
+import torch
+
+from diffmask.errors import SettingError
+from diffmask.explaining.certify import certify, with_margin
+from diffmask.explaining.embedded import load_embedded
+from diffmask.explaining.explain import explain
+
+TEXTS = [
+    "A fast, funny, highly enjoyable movie.",
+    "Dull.",
+    "Not bad at all, though it drags on and on in the middle, and the end is dull.",
+    "I wanted to like it but the plot never goes anywhere and the jokes are old.",
+    "It is neither good nor bad, it is a film, with a beginning, a middle and, at last, an end.",
+]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return load_embedded()
+
+
+@pytest.mark.parametrize("margin", [None, 1e-3, 0.05, 1.0])
+def test_a_certified_set_does_not_depend_on_batch_mates(fitted, margin):
+    together = certify(fitted, TEXTS, margin=margin)
+    for text, mate in zip(TEXTS, together, strict=True):
+        (alone,) = certify(fitted, [text], margin=margin)
+        assert torch.equal(alone.kept, mate.kept)
+
+
+def test_every_margin_of_the_callers_is_measured_to_hold_and_wider_ones_keep_fewer(fitted):
+    counts = []
+    for margin in (1e-4, 1e-2, 1.0, 100.0):
+        found = certify(fitted, TEXTS, margin=margin)
+        assert all(each.verified and each.verification.margin == margin == each.info["margin"] for each in found)
+        counts.append(sum(int(each.kept.sum()) for each in found))
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[1] > counts[3] == 0
+
+
+def test_one_unit_fewer_of_the_highest_breaks_a_margin_of_the_callers_where_that_was_tried(fitted):
+    (found,) = certify(fitted, TEXTS[2:3], margin=0.02)
+    (whole,) = certify(fitted, TEXTS[2:3], margin=1e-6)
+    assert 0 < int(found.kept.sum()) < int(whole.kept.sum())
+    order = found.scores[-1].argsort(descending=True)
+    assert set(order[: int(found.kept.sum())].tolist()) == set(found.kept.nonzero().flatten().tolist())
+
+
+def test_another_margin_judges_the_same_set(fitted):
+    strict, own = explain(with_margin(fitted, 1e-9), TEXTS), explain(fitted, TEXTS)
+    assert all(torch.equal(one.kept, other.kept) for one, other in zip(strict, own, strict=True))
+    assert not any(each.verified for each in strict)
+    assert fitted.config.objective.margin == 0.1
+
+
+def test_a_margin_of_nothing_is_refused(fitted):
+    with pytest.raises(SettingError, match="margin must be positive"):
+        certify(fitted, TEXTS, margin=0.0)

@@ -1,0 +1,50 @@
+"""A model whose blocks are compiled is explained as the model it was, and is that model again afterwards."""
+
+import pytest
+import torch
+
+from diffmask.models.adapter import adapt
+from diffmask.models.sites import replace, resume
+from diffmask.tasks.text import TextClassification
+from diffmask.training.step import look
+from tiny_text import TEXTS, make_model, make_tokenizer
+
+
+def looked(backend, kind="bert"):
+    model, tokenizer = make_model(kind), make_tokenizer()
+    adapter, task = adapt(model, tokenizer), TextClassification(tokenizer, TEXTS, TEXTS)
+    batch = task.collate(TEXTS)
+    plain = look(adapter, task, batch)
+    with adapter.frozen(), adapter.compiled(backend is not None, backend or "eager"):
+        seen = look(adapter, task, batch)
+        site = adapter.sites[3]
+        other = seen.states[site.name] + 1
+        with torch.no_grad(), resume(site, other, seen.states):
+            resumed = adapter(batch).logits
+        with torch.no_grad(), replace(site, other):
+            replaced = adapter(batch).logits
+        state = seen.states[site.name].clone().requires_grad_(True)
+        with resume(site, state, seen.states):
+            adapter(batch).logits.sum().backward()
+    assert not any("forward" in vars(module) for module in model.modules())
+    return plain, seen, resumed, replaced, state.grad
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_model_is_read_and_replaced_as_it_is(backend):
+    plain, seen, resumed, replaced, slope = looked(backend)
+    for name in seen.states:
+        torch.testing.assert_close(seen.states[name], plain.states[name])
+    torch.testing.assert_close(resumed, replaced)
+    assert not torch.allclose(resumed, seen.original["label"].raw)
+    torch.testing.assert_close(slope, looked(None)[4])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_compiled_for_this_machine_says_the_same():
+    plain, seen, resumed, replaced, slope = looked("inductor")
+    for name in seen.states:
+        torch.testing.assert_close(seen.states[name], plain.states[name], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(resumed, replaced, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(slope, looked(None)[4], rtol=1e-3, atol=1e-4)

@@ -1,0 +1,86 @@
+"""An entry says what its explanation says, and refuses what is none."""
+
+import json
+
+import pytest
+
+from diffmask.errors import DataError
+from diffmask.page.entries import entry, shared, visible
+from diffmask.page.picture import LARGEST, check_picture, picture_uri
+from diffmask.report.plain import record
+from page_samples import HOSTILE, explained, explained_image, picture, picture_bytes
+
+
+def test_an_entry_of_an_explanation_and_of_its_record_are_the_same():
+    explanation = explained()
+    written = json.loads(json.dumps(record(explanation, "a text")))
+    assert entry(explanation, "a text") == entry(written)
+
+
+def test_an_entry_holds_scores_as_probabilities_and_what_was_measured():
+    found = entry(explained())
+    assert found["scores"][2][0] == 0.95 and found["kept"] == [True, False, False, False, False]
+    assert found["prediction"] == "positive" and found["verification"]["within_margin"] is True
+    assert found["about"] == {"settings": {"kind": "input", "margin": 0.1}, "versions": {"torch": "2.13.0"}}
+
+
+def test_pieces_of_a_word_are_joined_and_lose_their_marks():
+    found = entry(explained("en ##joy ##able film"))
+    assert found["units"] == ["en", "joy", "able", "film"] and found["joined"] == [False, True, True, False]
+
+
+def test_what_turns_text_around_is_named_and_joiners_stay():
+    assert visible("a\u202eb") == "a‹U+202E›b"
+    assert visible("👩\u200d🚀 é نیم\u200cفاصله") == "👩\u200d🚀 é نیم\u200cفاصله"
+    assert visible("\ud800\x00") == "‹U+D800›‹U+0000›"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_becomes_an_entry_that_can_be_written(text):
+    json.dumps(entry(explained(text), text)).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"units": None}, "no 'units'"),
+        ({"scores": [[0.5]]}, "needs as many scores"),
+        ({"kept": [True]}, "needs as many scores"),
+        ({"depth": 7}, "has only 3 depths"),
+        ({"picture": "https://example.org/a.png"}, "must be a data URI"),
+        ({"rivals": [{"method": "random", "scores": [1.0]}]}, "random has 1 scores for 5 units"),
+    ],
+)
+def test_what_is_no_explanation_is_refused(change, said):
+    whole = {**record(explained(), ""), **change}
+    with pytest.raises(DataError, match=said):
+        entry({key: value for key, value in whole.items() if value is not None})
+
+
+def test_a_rivals_scores_are_scaled_to_its_largest():
+    rival = {"method": "random", "scores": [-4.0, 2.0, 0.0, 1.0, float("nan")], "kept": [True] + [False] * 4}
+    (found,) = entry({**record(explained(), ""), "rivals": [rival]})["rivals"]
+    assert found["shares"] == [-1.0, 0.5, 0.0, 0.25, 0.0] and found["divergence"] is None
+
+
+def test_an_image_keeps_its_grid_only_where_units_are_patches():
+    assert entry(explained_image())["grid"] == [2, 3]
+    assert entry({**record(explained(), ""), "grid": [2, 3]})["grid"] is None
+
+
+@pytest.mark.parametrize("image", [picture(2000, 500), picture_bytes()], ids=["pil", "bytes"])
+def test_a_picture_is_written_out_and_small(image):
+    uri = picture_uri(image)
+    assert check_picture(uri) == uri and len(uri) < 40_000 and LARGEST < 1000
+
+
+def test_what_is_no_image_is_refused(tmp_path):
+    (tmp_path / "a.png").write_text("not an image")
+    for wrong in (b"GIF89a", tmp_path / "a.png", tmp_path / "none.png", 3):
+        with pytest.raises(DataError, match="not an image"):
+            picture_uri(wrong)
+
+
+def test_what_entries_share_is_written_once():
+    slim, about = shared([entry(explained()), entry(explained("B")), entry(explained_image())])
+    assert [each["about"] for each in slim] == [0, 0, 1] and len(about) == 2

@@ -1,0 +1,152 @@
+"""The CIFAR-10 study: its parts where the answer is known, and a run from end to end on a tiny random model."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from torch import nn
+
+from diffmask.attribution.method import Question
+from diffmask.evaluation.bootstrap import mean_interval
+from diffmask.models.adapter import Adapter
+from diffmask.models.sites import Site
+from diffmask.report import PICTURES, TABLES
+from diffmask.settings import change
+from diffmask.studies import cifar10, imagenet
+from diffmask.studies.cifar10_curves import BUDGET, FIGURES, KEEP_SET, REPLACEMENTS, Curves, keeps_of
+from diffmask.studies.cifar10_fits import SMALL
+from diffmask.studies.cifar10_model import make_classifier, shifted
+from diffmask.studies.cifar10_published import TABLE_1
+from diffmask.studies.cifar10_summary import COLUMNS, first, interval
+from diffmask.studies.cifar10_time import Timing
+from diffmask.studies.setup import Setup
+from diffmask.tasks.cifar10 import pack_images
+from diffmask.tasks.patch_counting import PatchCounting
+from diffmask.types import Batch
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "mlp_ratio": 2,
+    "patch_size": 14,
+    "image_size": 56,
+}
+TINY = replace(
+    SMALL,
+    pixels=28,
+    train=12,
+    validation=6,
+    test=4,
+    batch=3,
+    every=1,
+    tune=change(SMALL.tune, {"batch_size": 6}),
+    keep_set=change(SMALL.keep_set, {"hidden": 8}),
+)
+
+
+@pytest.fixture(scope="module")
+def setup(tmp_path_factory):
+    """Lay out a tiny encoder and random images."""
+    root, draw = tmp_path_factory.mktemp("cifar10"), np.random.default_rng(0)
+    torch.manual_seed(0)
+    transformers.Dinov2Model(transformers.Dinov2Config(**SIZES)).save_pretrained(root / "encoder")
+    for part, count in (("train", 20), ("test", 8)):
+        images = draw.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+        pack_images(root / f"data/{part}-0.xz", images, draw.integers(0, 10, count, dtype=np.uint8))
+    return Setup(1, root / "cifar10.json", small=True, data=root / "data", encoder=root / "encoder")
+
+
+def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cifar10, "SMALL", TINY)
+    count, *lines, result = cifar10.run(setup)
+    assert count == 1 and len(lines) == 1 and "accuracy" in lines[0]
+    summary = json.loads(setup.output.read_text())["summary"]
+    assert {"accuracy", "images", "seeds", "fit_seconds", *COLUMNS, "published_protocol"} <= set(summary)
+    assert summary["images"] == 4 and summary["seeds"] == 1
+    for column in COLUMNS:
+        assert all(low <= mean <= high for mean, low, high in summary[column].values())
+    turned, plain = (summary["difference"][name][0] for name in (f"{BUDGET}, reversed", BUDGET))
+    assert turned == pytest.approx(-plain, abs=1e-6)
+    assert summary["published_protocol"]["chefer"]["published"]["most_first_nll"] == TABLE_1["chefer"][0]
+    assert len(result["rows"]) == 12 * (len(REPLACEMENTS) + 1) * len(FIGURES)
+    assert TABLES.get("cifar10")(result).count("\n") == 15
+    assert set(PICTURES.get("cifar10")(result)) == {"heat-maps", "curves", "depths"}
+    again = list(cifar10.run(setup))[-1]
+    assert again["rows"] == result["rows"]
+
+
+def test_positions_are_stretched_once_as_the_model_would(setup):
+    model = make_classifier(setup.encoder, 28, seed=0).eval()
+    own = transformers.Dinov2ForImageClassification.from_pretrained(setup.encoder, num_labels=10).eval()
+    own.classifier.load_state_dict(model.classifier.state_dict())
+    pixels = torch.randn(2, 3, 28, 28, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.allclose(model(pixels).logits, own(pixels).logits, atol=1e-5)
+    assert model.config.image_size == 28
+
+
+def test_shifted_images_are_windows_of_their_mirrored_surroundings():
+    images = torch.arange(2 * 3 * 32 * 32).remainder(251).to(torch.uint8).view(2, 3, 32, 32)
+    found = shifted(images, torch.Generator().manual_seed(0))
+    wide = torch.nn.functional.pad(images.float(), (4,) * 4, mode="reflect").to(torch.uint8)
+    for image, whole in zip(found, wide, strict=True):
+        windows = [whole[:, r : r + 32, c : c + 32] for r in range(9) for c in range(9)]
+        assert any(torch.equal(image, window) or torch.equal(image, window.flip(-1)) for window in windows)
+
+
+def test_keeps_remove_the_first_of_each_order():
+    batch = Batch({}, torch.ones(1, 4, dtype=torch.bool))
+    asked = Question(Adapter(nn.Identity(), [Site("input", nn.Identity())]), PatchCounting(train=1), batch, 0, None)
+    scores = torch.tensor([[0.1, 0.9, 0.5, 0.3]])
+    keeps = keeps_of(scores, torch.rand(1, 4), asked, 3)
+    assert keeps[:, 0].tolist() == [[1, 1, 1, 1], [1, 0, 0, 1], [0] * 4, [1, 1, 1, 1], [0, 1, 1, 0], [0] * 4]
+
+
+def test_areas_are_taken_over_the_share_removed():
+    left = torch.tensor([1.0, 0.5, 0.0]).view(1, 1, 3, 1).expand(1, 2, 3, 2)
+    assert torch.allclose(Curves(torch.tensor([0.0, 0.5, 1.0]), left).areas, torch.tensor(0.5))
+
+
+def test_an_interval_is_the_one_of_the_evaluation_room():
+    figures = torch.rand(3, 50, generator=torch.Generator().manual_seed(0))
+    expected = mean_interval(figures.mean(0))
+    assert interval(list(figures)) == pytest.approx([expected.mean, expected.low, expected.high])
+
+
+def made(least, most):
+    """Make areas of two images in which every figure is the same."""
+    return torch.tensor([most, least]).view(1, 2, 1).expand(len(FIGURES), 2, 2)
+
+
+def test_first_compares_ours_with_the_best_rival():
+    areas = [
+        {(name, how): made(*ends) for how in REPLACEMENTS for name, ends in NAMES.items()}
+        for NAMES in [{KEEP_SET: (0.8, 0.4), BUDGET: (0.7, 0.2), "rise": (0.6, 0.3), "chefer": (0.75, 0.5)}]
+    ]
+    found = first(areas, KEEP_SET, "area_least_first")
+    assert found["rival"] == "chefer" and found["better_by"][0] == pytest.approx(0.05) and found["outside"]
+    found = first(areas, BUDGET, "area_most_first")
+    assert found["rival"] == "rise" and found["better_by"][0] == pytest.approx(0.1)
+    assert not first(areas, KEEP_SET, "area_most_first")["outside"]
+
+
+def test_the_floor_counts_a_look_and_every_mask_forward_and_back():
+    timing = Timing(fit_seconds=10.0, images=100, masks=2, forward_seconds=0.01)
+    assert timing.floor_share == pytest.approx(0.5) and timing.three_forward_share == pytest.approx(0.3)
+
+
+def test_imagenet_shows_pictures_by_every_method_that_can_read_the_model(setup, tmp_path):
+    draw = np.random.default_rng(0)
+    for name in ("n1_cat", "n2_dog"):
+        Image.fromarray(draw.integers(0, 256, (240, 260, 3), dtype=np.uint8)).save(tmp_path / f"{name}.png")
+    *_, result = imagenet.run(replace(setup, data=tmp_path, output=tmp_path / "imagenet.json"))
+    assert result["shown"]["labels"] == ["cat", "dog"] and result["shown"]["grid"] == [16, 16]
+    assert "rollout" not in result["shown"]["scores"] and {KEEP_SET, BUDGET, "rise"} <= set(result["shown"]["scores"])
+    assert set(PICTURES.get("imagenet")(result)) == {"heat-maps", "depths"}
+    assert "which of the 2 pictures" in TABLES.get("imagenet")(result)

@@ -1,0 +1,54 @@
+"""What rankers and gates of a vision model may read, and at which depths they are fitted."""
+
+import pytest
+import torch
+
+from diffmask.errors import SettingError
+from diffmask.gates.probe import ProbeConfig, make_probe
+from diffmask.models.adapter import adapt
+from diffmask.settings import change
+from diffmask.tasks.images import ImageClassification
+from diffmask.training.budget import BudgetConfig, distance, fit_budget
+from diffmask.training.step import look
+from diffmask.types import Categorical
+from tiny_vision import ARCHITECTURES, build, images
+
+NAME = "DeiTForImageClassification"
+SHORT = {"steps": 2, "batch_size": 2, "hidden": 4, "start": "mean"}
+
+
+def task_of(ask=None):
+    task = ImageClassification(None, list(images(NAME, 4)), list(images(NAME, 2)), patch=4)
+    task.ask = ask
+    return task
+
+
+def test_gates_read_what_stands_before_the_patches_if_asked():
+    model = adapt(build(NAME))
+    plain, asked = (look(model, task, task.collate(task.train)) for task in (task_of(), task_of("prefix")))
+    first, last = model.sites.names[0], model.sites.names[-1]
+    width, prefix = plain.reading[last].shape[-1], ARCHITECTURES[NAME][2]
+    assert torch.equal(asked.reading[first], plain.reading[first])  # nothing stands before them there
+    assert asked.reading[last].shape[-1] == (1 + prefix) * width
+    assert torch.equal(asked.reading[last][..., :width], plain.reading[last])
+    whole = asked.states.outputs[last]
+    whole = whole if isinstance(whole, torch.Tensor) else whole[0]
+    assert torch.equal(asked.reading[last][:, 3, width:], whole[:, :prefix].flatten(1))
+
+
+def test_a_ranking_is_fitted_at_the_depths_asked_for_alone():
+    found = fit_budget(adapt(build(NAME)), task_of(), change(BudgetConfig(), {**SHORT, "depths": (-1,)}))
+    still = [bool((voter.last.weight == 0).all()) for voter in found.probe.voters]
+    assert still == [True] * (len(still) - 1) + [False]
+    with pytest.raises(SettingError, match="no depth 9"):
+        fit_budget(adapt(build(NAME)), task_of(), change(BudgetConfig(), {**SHORT, "depths": (9,)}))
+
+
+def test_a_voter_may_read_every_site_up_to_its_own():
+    probe = make_probe(["a", "b", "c"], [2, 3, 4], ProbeConfig(reads="all"))
+    assert list(probe.reads(2)) == [0, 1, 2] and probe.voter(2).first.in_features == 9
+
+
+def test_a_probability_is_measured_with_its_sign():
+    original, masked = ({"label": Categorical(torch.tensor([logits]))} for logits in ([2.0, 0.0], [0.0, 0.0]))
+    assert float(distance(original, masked, "probability")) == pytest.approx(-0.5)

@@ -1,0 +1,170 @@
+"""The original pass of an example is remembered, and a fit with it ends where one without it does."""
+
+import logging
+
+import pytest
+import torch
+
+from diffmask.errors import SettingError
+from diffmask.models.adapter import adapt
+from diffmask.tasks.text import SpanAnswer, TextClassification, TokenClassification
+from diffmask.training.cache import Cache
+from diffmask.training.config import FitConfig
+from diffmask.training.fit import fit
+from diffmask.training.step import look
+from tiny_text import TEXTS, make_model, make_tokenizer
+from toys import evidence_model, evidence_task, small_recipe
+
+CPU = torch.device("cpu")
+BIG = 1 << 30
+
+
+def text_subject(kind=TextClassification, side="right", **settings):
+    tokenizer = make_tokenizer(side)
+    return adapt(make_model("bert"), tokenizer), kind(tokenizer, TEXTS, TEXTS, **settings)
+
+
+def looked_twice(model, task, mode="memory", budget=BIG, deepest=3, place=None):
+    """Fill the cache with each example alone, then look at a batch of them that it has not met."""
+    cache = Cache(model, task, mode, budget, CPU, place)
+    with model.frozen():
+        for row in range(len(task.train)):
+            cache.look([row], task.collate([task.train[row]]), deepest)
+        rows = [2, 0, 1]
+        batch = task.collate([task.train[row] for row in rows])
+        return cache, cache.look(rows, batch, deepest), look(model, task, batch)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("unit", ["token", "word"])
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_what_is_remembered_is_what_is_seen_in_another_batch(side, unit, mode, tmp_path):
+    model, task = text_subject(side=side, unit=unit)
+    cache, seen, plain = looked_twice(model, task, mode, place=tmp_path)
+    real = plain.batch.inputs["attention_mask"].bool()
+    for name in model.sites.names:
+        torch.testing.assert_close(seen.states[name][real], plain.states[name][real])
+    torch.testing.assert_close(seen.original["label"].raw, plain.original["label"].raw)
+    keep = torch.rand(plain.batch.valid.shape)
+    for site in model.sites:
+        one, other = (some.masked_at(site.name, keep, torch.ones(16))["label"].raw for some in (seen, plain))
+        torch.testing.assert_close(one, other)
+    cache.close()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("kind", "head"), [(SpanAnswer, "qa"), (TokenClassification, "tokens")])
+def test_answers_for_every_position_are_laid_out_over_another_batch(kind, head):
+    from transformers import BertConfig, BertForQuestionAnswering, BertForTokenClassification
+
+    from tiny_text import SIZES
+
+    torch.manual_seed(0)
+    made = {"qa": BertForQuestionAnswering, "tokens": BertForTokenClassification}[head](BertConfig(**SIZES)).eval()
+    tokenizer = make_tokenizer()
+    model, task = adapt(made, tokenizer), kind(tokenizer, TEXTS, TEXTS)
+    _, seen, plain = looked_twice(model, task)
+    assert seen.original.keys() == plain.original.keys()
+    for name, expected in plain.original.items():
+        got = seen.original[name]
+        where = slice(None) if expected.real is None else expected.real
+        torch.testing.assert_close(got.raw[where], expected.raw[where])
+        assert (got.real is None) == (expected.real is None)
+
+
+def blocks_run(model):
+    return [block.calls for block in model.model.blocks]
+
+
+@pytest.mark.parametrize(
+    ("budget", "deepest", "expected"), [(BIG, 1, [0, 0]), (3000, 1, [1, 0]), (3000, 2, [1, 1]), (1, 1, [1, 1])]
+)
+def test_what_is_known_is_not_computed_again(budget, deepest, expected, caplog):
+    model, task = evidence_model(), evidence_task()
+    rows = list(range(8))
+    with caplog.at_level(logging.WARNING), model.frozen():
+        cache = Cache(model, task, "memory", budget, CPU)
+        cache.look(rows, task.collate(rows), deepest)
+        before = blocks_run(model)
+        cache.look(rows[::-1], task.collate(rows[::-1]), deepest)
+    assert [now - then for now, then in zip(blocks_run(model), before, strict=True)] == expected
+    said = {BIG: "", 3000: "only predictions are remembered", 1: "more than cache_budget (1 bytes)"}[budget]
+    assert said in caplog.text and bool(said) == bool(caplog.text)
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+@pytest.mark.parametrize(
+    "settings", [{"cache": "memory"}, {"cache": "disk"}, {"cache": "memory", "cache_budget": 3000}]
+)
+def test_a_fit_with_a_cache_ends_where_one_without_it_does(kind, settings, tmp_path):
+    common = {"kind": kind, "steps": 40, "depths_per_step": 2}
+    plain = fit(evidence_model(), evidence_task(), small_recipe(**common))
+    model = evidence_model()
+    cached = fit(model, evidence_task(), small_recipe(**common, **settings), directory=tmp_path)
+    for one, other in zip(plain.probe.parameters(), cached.probe.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+
+
+class Noisy:
+    """Draws noise into its batches, and may say so."""
+
+    def __init__(self, declared):
+        self.task, self.augments = evidence_task(), declared
+        self.train, self.validation, self.read, self.lengths = (
+            self.task.train,
+            self.task.validation,
+            self.task.read,
+            self.task.lengths,
+        )
+
+    def collate(self, examples):
+        batch = self.task.collate(examples)
+        if not self.augments:
+            batch.inputs["tokens"].copy_(torch.randint(0, 4, batch.valid.shape))
+        return batch
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_augmented_data_are_not_remembered(declared, caplog):
+    model, task = evidence_model(), Noisy(declared)
+    with caplog.at_level(logging.WARNING):
+        cache = Cache(model, task, "memory", BIG, CPU)  # type: ignore[arg-type]
+    assert not cache.heads
+    assert ("draws its batches at random" if declared else "another 'tokens' of the same example") in caplog.text
+
+
+def test_a_cache_somewhere_else_is_refused():
+    with pytest.raises(SettingError, match=r"fit\.cache: .*'diskk'.*did you mean 'disk'"):
+        FitConfig(cache="diskk")
+
+
+@pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"recompute": True}], ids=str)
+def test_a_fit_in_low_precision_or_without_activations_ends_nearby(settings):
+    common = {"kind": "hidden", "steps": 30}
+    model, task = evidence_model(), evidence_task()
+    plain, other = (fit(model, task, small_recipe(**common, **more)) for more in ({}, settings))
+    exact = "recompute" in settings
+    for one, two in zip(plain.probe.parameters(), other.probe.parameters(), strict=True):
+        assert two.dtype == torch.float32
+        torch.testing.assert_close(one, two, **({} if exact else {"rtol": 0.3, "atol": 0.1}))
+
+
+def test_recomputing_keeps_less_and_gives_the_same_gradient():
+    model, task = text_subject()
+    batch = task.collate(TEXTS)
+    kept, slopes = [], []
+    for wanted in (False, True):
+        with model.frozen(), model.recomputing(wanted):
+            seen, sizes = look(model, task, batch), []
+            state = seen.states[model.sites[0].name].clone().requires_grad_(True)
+            with torch.autograd.graph.saved_tensors_hooks(lambda t, s=sizes: s.append(t.numel()) or t, lambda t: t):
+                from diffmask.models.sites import resume
+
+                with resume(model.sites[0], state, seen.states):
+                    total = model(batch).logits.sum()
+            total.backward()
+        kept.append(sum(sizes))
+        slopes.append(state.grad)
+    torch.testing.assert_close(*slopes)
+    assert kept[1] < kept[0] / 2
