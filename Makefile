@@ -32,8 +32,8 @@ format: $(STAMP)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)  ## Measure what a training step costs, and how fast exact search is, as ratios to plain runs
-	$(BIN)/python -m benchmarks.step
+bench: $(STAMP)  ## Measure what explaining and fitting cost, and how fast exact search is, as ratios to plain runs
+	$(BIN)/python -m benchmarks.performance
 	$(BIN)/python -m benchmarks.erasure
 	$(BIN)/python -m benchmarks.cold_start
 	$(BIN)/python -m benchmarks.bulk

@@ -1,11 +1,8 @@
 """`diffmask fit` from the outside: from a table to a run that explains, repeats, resumes and complains well."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 from diffmask.cli import common
 from diffmask.cli import fit as fit_command
 from diffmask.cli.main import main
+from diffmask.training.bar import Bar
 from saved_models import TEXTS, save_model
 
 SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
@@ -58,7 +56,7 @@ def table(tmp_path):
 def quick(tmp_path):
     """Settings that skip the fit of the baseline, which takes longer than all else here."""
     path = tmp_path / "quick.toml"
-    path.write_text("[fit.probe.baseline]\nablation_steps = 2\n")
+    path.write_text("[fit]\nsteps = 9\n[fit.probe.baseline]\nablation_steps = 2\n")
     return ["--config", path]
 
 
@@ -81,6 +79,7 @@ def test_the_settings_that_are_written_repeat_the_run(run, model, table, quick, 
     written = tomllib.loads((first / "run.toml").read_text())
     assert written["data"]["train"] == str(table) and written["recipe"] == "text" and written["model"] == str(model)
     assert written["task"]["kind"] == "classification" and written["task"]["unit"] == "word"
+    assert written["fit"]["steps"] == 2 and written["fit"]["probe"]["baseline"]["ablation_steps"] == 2
     assert written["fit"]["seed"] == 7 and written["fit"]["probe"]["kind"] == "hidden"
     assert written["fit"]["objective"]["margin"] == 1.0 and written["fit"]["weight_decay"] == 0.1
     code, said, _ = run("fit", "--config", first / "run.toml", "--output", again, "--json")
@@ -196,23 +195,20 @@ def test_ctrl_c_says_how_to_go_on(run, model, table, tmp_path, monkeypatch):
     assert code == 130 and "the same command begins again" in complaint and "Traceback" not in complaint
 
 
-@pytest.mark.slow
-def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(model, table, quick, tmp_path):
-    options = ["--data", table, *quick, "--steps", "60", "--batch-size", "4", "--margin", "1.0"]
+def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(run, model, table, quick, tmp_path, monkeypatch):
+    options = ["--data", table, *quick, "--steps", "30", "--batch-size", "4", "--margin", "1.0", "--json"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert run("fit", model, *options, "--output", whole)[0] == 0
+    steps, advance = iter(range(100)), Bar.advance
 
-    def start(output):
-        command = [sys.executable, "-m", "diffmask", "fit", model, *options, "--output", output]
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(list(map(str, command)), **streams, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    def stopped_at_the_17th(bar, total):
+        advance(bar, total)
+        if next(steps) == 17:
+            signal.raise_signal(signal.SIGINT)
 
-    start(whole).communicate(timeout=120)
-    process, checkpoint = start(broken), broken / "checkpoint.safetensors"
-    while not checkpoint.exists() and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
-    assert process.returncode == 130 and "the same command goes on from there" in complaint
+    monkeypatch.setattr(Bar, "advance", stopped_at_the_17th)
+    code, said, complaint = run("fit", model, *options, "--output", broken)
+    assert code == 130 and said == "" and "the same command goes on from there" in complaint
     assert not (broken / "diffmask.json").exists() and "Traceback" not in complaint
-    start(broken).communicate(timeout=120)
+    assert run("fit", model, *options, "--output", broken)[0] == 0 and 30 < next(steps) < 48  # it did not begin anew
     assert (whole / "probe.safetensors").read_bytes() == (broken / "probe.safetensors").read_bytes()

@@ -43,8 +43,11 @@ def test_a_compiled_model_is_read_and_replaced_as_it_is(backend):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_compiled_for_this_machine_says_the_same():
-    plain, seen, resumed, replaced, slope = looked("inductor")
+    model, tokenizer = make_model("bert"), make_tokenizer()
+    adapter, task = adapt(model, tokenizer), TextClassification(tokenizer, TEXTS, TEXTS)
+    plain = look(adapter, task, task.collate(TEXTS))
+    with adapter.frozen(), adapter.compiled():
+        seen = look(adapter, task, task.collate(TEXTS))
     for name in seen.states:
         torch.testing.assert_close(seen.states[name], plain.states[name], rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(resumed, replaced, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(slope, looked(None)[4], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(seen.original["label"].raw, plain.original["label"].raw, rtol=1e-4, atol=1e-4)

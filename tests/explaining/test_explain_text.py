@@ -115,3 +115,19 @@ def test_a_text_that_is_too_long_is_refused_when_strict_and_cut_otherwise(caplog
     task.units(texts * 3)
     assert caplog.text.count("has 10 tokens and the model takes 6") == 1
     assert "4 of them are cut off and not explained" in caplog.text
+
+
+def test_examples_of_like_length_go_together_and_come_back_in_their_order():
+    tokenizer = make_tokenizer()
+    model, texts = adapt(make_model("bert"), tokenizer), [TEXTS[i % 3] for i in (0, 1, 2, 2, 1, 0, 1)]
+    task = TextClassification(tokenizer, texts, texts)
+    fitted = fit(model, task, recipe("text", **SETTINGS))
+    widths, collate = [], task.collate
+    task.collate = lambda some: widths.append(max(len(task.encoded(text).place) for text in some)) or collate(some)
+    found = explain(fitted, texts, batch_size=2)
+    assert widths == sorted(widths)
+    for text, explanation in zip(texts, found, strict=True):
+        (alone,) = explain(fitted, [text])
+        assert explanation.units == alone.units and torch.equal(explanation.kept, alone.kept)
+        torch.testing.assert_close(explanation.scores, alone.scores)
+        assert explanation.scores.untyped_storage().nbytes() == explanation.scores.nbytes  # and nothing of its mates

@@ -1,9 +1,9 @@
-"""The budget's choice against sorting by hand, and its gradient against the formula of the implicit function."""
+"""Sets of so many units against sorting by hand, and the pairs a ranking is learned from."""
 
 import pytest
 import torch
 
-from diffmask.gates.budget import draw_counts, keep_highest, logistic_noise, soft_highest, straight_through
+from diffmask.gates.budget import draw_counts, draw_pair, keep_highest
 
 VALID = torch.tensor([[True] * 6, [True, True, True, False, False, False], [False, False, True, True, True, True]])
 COUNT = torch.tensor([2, 1, 3])
@@ -26,47 +26,6 @@ def test_of_equal_scores_the_first_are_kept():
     assert keep.tolist() == [[0, 1, 1, 0]]
 
 
-@pytest.mark.parametrize("temperature", [0.1, 1.0, 5.0])
-def test_the_soft_choice_adds_up_to_the_budget_and_leaves_padding_out(scores, temperature):
-    soft = soft_highest(scores, COUNT, VALID, temperature)
-    torch.testing.assert_close(soft.sum(1), COUNT.double())
-    assert (soft[~VALID] == 0).all() and (soft <= 1).all()
-
-
-def test_a_cold_choice_is_the_hard_one(scores):
-    torch.testing.assert_close(soft_highest(scores, COUNT, VALID, 1e-3), keep_highest(scores, COUNT, VALID).double())
-
-
-def test_the_gradient_is_that_of_the_implicit_function(scores):
-    found = torch.autograd.functional.jacobian(lambda s: soft_highest(s, COUNT, VALID, 0.7), scores)
-    step = 1e-5
-    for row in range(3):
-        for unit in range(6):
-            moved = [scores.clone(), scores.clone()]
-            moved[0][row, unit] += step
-            moved[1][row, unit] -= step
-            up, down = (soft_highest(s, COUNT, VALID, 0.7) for s in moved)
-            torch.testing.assert_close(found[:, :, row, unit], (up - down) / (2 * step), rtol=1e-4, atol=1e-6)
-
-
-def test_the_mask_is_hard_and_its_gradient_soft(scores):
-    scores = scores.float().requires_grad_(True)
-    weights = torch.randn(3, 6)
-    mask = straight_through(scores, COUNT, VALID)
-    assert torch.equal(mask, keep_highest(scores, COUNT, VALID))
-    (found,) = torch.autograd.grad((mask * weights).sum(), scores)
-    (expected,) = torch.autograd.grad((soft_highest(scores, COUNT, VALID) * weights).sum(), scores)
-    assert torch.equal(found, expected) and (found[~VALID] == 0).all() and (found != 0).any()
-
-
-def test_the_whole_budget_has_no_say_and_no_nan():
-    scores = torch.randn(2, 3, requires_grad=True)
-    valid = torch.tensor([[True, True, True], [True, False, False]])
-    mask = straight_through(scores, valid.sum(1), valid)
-    (slope,) = torch.autograd.grad(mask.sum(), scores)
-    assert torch.equal(mask, valid.float()) and slope.isfinite().all()
-
-
 def test_budgets_are_even_between_one_and_all_but_one():
     valid = torch.arange(6) < torch.tensor([[6], [2], [1]]).repeat(2000, 1)
     counts = draw_counts(valid, torch.Generator().manual_seed(0)).view(2000, 3)
@@ -75,7 +34,17 @@ def test_budgets_are_even_between_one_and_all_but_one():
     assert (counts[:, 1:] == 1).all()
 
 
-def test_noise_is_logistic_and_the_generators_own():
-    one, other = (logistic_noise(torch.zeros(100, 100), torch.Generator().manual_seed(3)) for _ in range(2))
-    assert torch.equal(one, other)
-    assert float(one.std()) == pytest.approx(1.814, abs=0.05) and float(one.mean()) == pytest.approx(0, abs=0.05)
+def test_a_pair_has_one_size_and_as_little_in_common_as_that_allows():
+    valid = VALID.repeat(200, 1)
+    one, other = draw_pair(valid, torch.Generator().manual_seed(0))
+    size, real = one.sum(1), valid.sum(1)
+    assert torch.equal(size, other.sum(1)) and not one[~valid].any() and not other[~valid].any()
+    assert torch.equal((one * other).sum(1), (2 * size - real).clamp_min(0))
+    assert (size >= 1).all() and (size < real).all()
+    assert (one.mean(0) - other.mean(0)).abs().max() < 0.1  # no unit is drawn more often than another
+
+
+def test_a_single_unit_is_compared_with_itself():
+    valid = torch.tensor([[True, False]])
+    one, other = draw_pair(valid, torch.Generator().manual_seed(0))
+    assert one.tolist() == other.tolist() == [[1, 0]]

@@ -51,4 +51,4 @@ def test_a_voter_may_read_every_site_up_to_its_own():
 
 def test_a_probability_is_measured_with_its_sign():
     original, masked = ({"label": Categorical(torch.tensor([logits]))} for logits in ([2.0, 0.0], [0.0, 0.0]))
-    assert float(distance(original, masked, "probability")) == pytest.approx(-0.5)
+    assert float(distance(original, masked, "probability")) == pytest.approx(0.5)

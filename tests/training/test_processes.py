@@ -23,7 +23,7 @@ sys.path.insert(0, sys.argv[1])
 from toys import evidence_model, evidence_task, small_recipe
 from diffmask.training.fit import fit
 torch.set_num_threads(1)
-for name, more in {"input": dict(kind="input", cache="memory"), "hidden": dict(kind="hidden", gate="reinforce")}.items():
+for name, more in {"input": dict(kind="input", cache="memory"), "hidden": dict(gate="reinforce")}.items():
     config = small_recipe(**more, steps=24, batch_size=7, validate_every=6, depths_per_step=2)
     fitted = fit(evidence_model(), evidence_task(), config, directory=f"{sys.argv[2]}/{name}", progress=True)
 """

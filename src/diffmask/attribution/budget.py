@@ -33,7 +33,7 @@ class BudgetScores(Method):
 
     @torch.no_grad()
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
-        """Return the scores themselves: a unit that speaks against the decision is below one that says nothing."""
+        """Return the scores themselves: above 0 for units that do more for the decision than the mean unit."""
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
         depth = question.depth if self.depth is None else self.depth

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,6 +29,13 @@ EMBEDDED = "embedded"
 PATIENCE = 2.0  # seconds a person waits without asking whether anything happens
 say = Console()
 complain = Console(stderr=True)
+
+
+class Kind(StrEnum):
+    """What a probe masks."""
+
+    input = "input"
+    hidden = "hidden"
 
 
 def read_text(path: Path, what: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .bulk import Shards
-from .common import BROKEN, EMBEDDED, complain, load_run, read_depth, say, stoppable, watched
+from .common import BROKEN, EMBEDDED, Kind, complain, load_run, read_depth, say, stoppable, watched
 from .inputs import Inputs, name_of
 
 if TYPE_CHECKING:
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from ..explanation import Explanation
 
 EXAMPLE = 'Example: diffmask explain "A fast, funny, highly enjoyable movie."'
-
-
-class Kind(StrEnum):
-    """What a probe masks."""
-
-    input = "input"
-    hidden = "hidden"
 
 
 def explain(

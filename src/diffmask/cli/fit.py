@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import BROKEN, complain, say, stoppable
+from .common import BROKEN, Kind, complain, say, stoppable
 
 if TYPE_CHECKING:
     from ..models.hub import Place
@@ -21,13 +20,6 @@ EXAMPLE = (
     "Example: diffmask fit ./my-classifier --data train.csv --text-column text --margin 0.1 --output runs/mine "
     "&& diffmask explain --run runs/mine --input test.csv"
 )
-
-
-class Kind(StrEnum):
-    """What a probe masks."""
-
-    input = "input"
-    hidden = "hidden"
 
 
 def fit(

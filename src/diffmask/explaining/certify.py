@@ -16,7 +16,7 @@ from ..gates.votes import kept
 from ..settings import change
 from ..training.fit import Fit
 from ..training.step import Look
-from .chunks import looks
+from .chunks import broken_rows, looks
 from .explain import answer, check_depth, describe, info
 from .verify import Measured, measure
 
@@ -40,11 +40,11 @@ def certify(
     fitted = fitted if margin is None else with_margin(fitted, margin)
     found: dict[int, Explanation] = {}
     with fitted.model.frozen():
-        for chunk in looks(fitted, examples, batch_size):
-            chunk.check(chunk.broken())
-            scores = fitted.probe.log_keep(chunk.seen.reading)
-            measured = smallest_within_margin(fitted, chunk.seen, depth, scores[depth], fewer=margin is not None)
-            said = answer(chunk, scores, measured.kept, measured)
+        for chunk, seen in looks(fitted, examples, batch_size):
+            chunk.check(broken_rows(seen.original))
+            scores = fitted.probe.log_keep(seen.reading)
+            measured = smallest_within_margin(fitted, seen, depth, scores[depth], fewer=margin is not None)
+            said = answer(chunk, seen, scores, measured.kept, measured)
             found.update(describe(fitted, said, depth, info(fitted), certified=True))
     return [found[row] for row in range(len(examples))]
 

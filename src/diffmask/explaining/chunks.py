@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,21 +14,16 @@ from ..errors import DataError
 from ..tasks.task import Task
 from ..training.fit import Fit
 from ..training.step import Look, look
-from ..types import broken, raise_if_broken
+from ..types import Prediction, broken, raise_if_broken
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some of the examples, which of them they are, what is real in them (on the host), and what was seen."""
+    """Some of the examples, which of them they are, and what is real in them, on the host."""
 
     rows: Sequence[int]
     examples: Sequence[Any]
     valid: Bool[Tensor, "batch unit"]
-    seen: Look
-
-    def broken(self) -> dict[str, Bool[Tensor, " batch"]]:
-        """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
-        return {name: broken(head) for name, head in self.seen.original.items()}
 
     def check(self, bad: dict[str, Tensor]) -> None:
         """Refuse predictions that cannot be explained, by the numbers of their examples."""
@@ -36,7 +31,12 @@ class Chunk:
             raise_if_broken(name, rows, f" in the batch of examples {_few(self.rows)}")
 
 
-def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[Chunk]:
+def broken_rows(prediction: Prediction) -> dict[str, Tensor]:
+    """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
+    return {name: broken(head) for name, head in prediction.items()}
+
+
+def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Chunk, Look]]:
     """Look at all examples, batch by batch, in the order that costs least padding."""
     if not isinstance(examples, Sequence):
         raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
@@ -48,7 +48,7 @@ def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[Chu
         some = [examples[row] for row in rows]
         batch = fitted.task.collate(some)
         moved = batch.pin().to(device) if device.type == "cuda" else batch.to(device)
-        yield Chunk(rows, some, batch.valid, look(fitted.model, fitted.task, moved))
+        yield Chunk(rows, some, batch.valid), look(fitted.model, fitted.task, moved)
 
 
 def by_length(task: Task, examples: Sequence[Any], batch_size: int) -> list[int]:
@@ -64,6 +64,21 @@ def fetch(tensor: Tensor) -> Tensor:
         return tensor
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return host.copy_(tensor, non_blocking=True)
+
+
+def fetch_each(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Bring several tensors to the host."""
+    return {name: fetch(tensor) for name, tensor in tensors.items()}
+
+
+def arrival(tensor: Tensor) -> Callable[[], object]:
+    """Return what waits until all that was fetched so far from a tensor's device has come."""
+    if not tensor.is_cuda:
+        return lambda: None
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    event.record(torch.cuda.current_stream(tensor.device))
+    wait: Callable[[], object] = event.synchronize
+    return wait
 
 
 def _few(rows: Sequence[int]) -> str:

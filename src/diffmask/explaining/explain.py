@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,8 +19,9 @@ from ..provenance import versions
 from ..registry import unknown
 from ..tasks.task import Task
 from ..training.fit import Fit
+from ..training.step import Look
 from ..types import decisions
-from .chunks import Chunk, fetch, looks
+from .chunks import Chunk, arrival, broken_rows, fetch, fetch_each, looks
 from .verify import Measured, check_masked, run_kept, verifications
 
 
@@ -43,11 +44,11 @@ def explain(
     found: dict[int, Explanation] = {}
     before: Answer | None = None
     with fitted.model.frozen(), fitted.model.compiled(compile):
-        for chunk in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(chunk.seen.reading)
-            chosen = kept(scores[depth]) & chunk.seen.batch.valid
-            measured = run_kept(fitted, chunk.seen, depth, chosen) if verify else None
-            now = answer(chunk, scores, chosen, measured)
+        for chunk, seen in looks(fitted, examples, batch_size):
+            scores = fitted.probe.log_keep(seen.reading)
+            chosen = kept(scores[depth]) & seen.batch.valid
+            measured = run_kept(fitted, seen, depth, chosen) if verify else None
+            now = answer(chunk, seen, scores, chosen, measured)
             if before is not None:  # by now on the host, while the device is at work on this one
                 found.update(describe(fitted, before, depth, about))
             before = now
@@ -57,52 +58,57 @@ def explain(
 
 
 @dataclass(frozen=True)
+class Verdict:
+    """What the pass over the kept units gave: divergences, decisions before and after, and what is broken."""
+
+    distances: Float[Tensor, " batch"]
+    original: dict[str, Tensor]
+    masked: dict[str, Tensor]
+    broken: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What is said of a chunk, on its way to the host, where all of it is at once `when`."""
+    """What is said of a chunk, on its way to the host; `wait` returns when it is there."""
 
     chunk: Chunk
     scores: Float[Tensor, "depth batch unit"]
     kept: Bool[Tensor, "batch unit"]
     broken: dict[str, Tensor]
-    measured: tuple[Tensor, dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]] | None
-    when: torch.cuda.Event | None
+    verdict: Verdict | None
+    wait: Callable[[], object]
 
 
 def answer(
     chunk: Chunk,
+    seen: Look,
     scores: Float[Tensor, "depth batch unit"],
     chosen: Bool[Tensor, "batch unit"],
     measured: Measured | None,
 ) -> Answer:
     """Send what is said of a chunk to the host, without waiting for it."""
-    parts = None
+    verdict = None
     if measured is not None:
-        answers = decisions(chunk.seen.original), decisions(measured.masked), measured.broken()
-        parts = (fetch(measured.divergence), *({name: fetch(t) for name, t in part.items()} for part in answers))
-    bad = {name: fetch(rows) for name, rows in chunk.broken().items()}
-    said = fetch(scores), fetch(chosen)
-    when = None
-    if scores.is_cuda:
-        when = torch.cuda.Event()
-        when.record(torch.cuda.current_stream(scores.device))
-    return Answer(chunk, *said, bad, parts, when)
+        answers = decisions(seen.original), decisions(measured.masked), broken_rows(measured.masked)
+        verdict = Verdict(fetch(measured.divergence), *map(fetch_each, answers))
+    bad = fetch_each(broken_rows(seen.original))
+    return Answer(chunk, fetch(scores), fetch(chosen), bad, verdict, arrival(scores))
 
 
 def describe(
     fitted: Fit, answer: Answer, depth: int, about: dict[str, Any], certified: bool = False
 ) -> Iterator[tuple[int, Explanation]]:
     """Make one explanation per example, without its padding, and yield it with the example's number."""
-    if answer.when is not None:
-        answer.when.synchronize()
-    chunk = answer.chunk
+    answer.wait()
+    chunk, verdict = answer.chunk, answer.verdict
     chunk.check(answer.broken)
     measured: list[Verification] | list[None] = [None] * len(chunk.rows)
-    if answer.measured is not None:
-        *parts, bad = answer.measured
-        check_masked(bad)
-        measured = verifications(fitted, *parts)
-    counts = chunk.valid.sum(1).tolist()
-    scores, chosen = answer.scores[:, chunk.valid].split(counts, 1), answer.kept[chunk.valid].split(counts)
+    if verdict is not None:
+        check_masked(verdict.broken)
+        measured = verifications(fitted, verdict.distances, verdict.original, verdict.masked)
+    counts: list[int] = chunk.valid.sum(1).tolist()
+    scores = torch.split(answer.scores[:, chunk.valid], counts, 1)
+    chosen = torch.split(answer.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
         # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.

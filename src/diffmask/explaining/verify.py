@@ -13,7 +13,8 @@ from ..explanation import Verification
 from ..objective.divergence import divergence
 from ..training.fit import Fit
 from ..training.step import Look
-from ..types import Prediction, broken, raise_if_broken
+from ..types import Prediction, raise_if_broken
+from .chunks import broken_rows
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,12 @@ class Measured:
     masked: Prediction
     divergence: Float[Tensor, " batch"]
 
-    def broken(self) -> dict[str, Bool[Tensor, " batch"]]:
-        """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
-        return {name: broken(head) for name, head in self.masked.items()}
-
 
 @torch.no_grad()
 def measure(fitted: Fit, seen: Look, depth: int, kept: Bool[Tensor, "batch unit"]) -> Measured:
     """Run the model on the kept units alone."""
     measured = run_kept(fitted, seen, depth, kept)
-    check_masked(measured.broken())
+    check_masked(broken_rows(measured.masked))
     return measured
 
 

@@ -140,8 +140,15 @@ class Probe(nn.Module, ABC):
     def votes(self, reading: Mapping[str, Tensor], depths: Sequence[int]) -> list[Votes]:
         """Return the votes at each of the depths, each voter asked once."""
         asked = sorted({voter for depth in depths for voter in self.voters_at(depth)})
-        said = {voter: self.voter(voter)(self._input(reading, voter)) for voter in asked}
+        # A vote that is only corrected from above is not trained here, and needs no gradient.
+        trained = set(depths) if self.config.votes == "corrected" else set(asked)
+        said = {voter: self._ask(reading, voter, voter in trained) for voter in asked}
         return [self._combined([said[voter] for voter in self.voters_at(depth)], depth) for depth in depths]
+
+    def _ask(self, reading: Mapping[str, Tensor], depth: int, trained: bool) -> Float[Tensor, "batch unit"]:
+        with torch.set_grad_enabled(trained and torch.is_grad_enabled()):
+            logits: Tensor = self.voter(depth)(self._input(reading, depth))
+        return logits
 
     def _combined(self, logits: Sequence[Tensor], depth: int) -> Votes:
         if self.config.votes == "corrected":

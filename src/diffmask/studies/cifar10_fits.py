@@ -29,8 +29,8 @@ def _keep_set() -> FitConfig:
 def _ranking() -> BudgetConfig:
     # One depth, the last: there the patches and [CLS] know most of what was decided. Removed patches become the mean,
     # which is what they become when the curves are drawn, and no method has a say in it.
-    settings = {"steps": 2000, "batch_size": 256, "depths": (-1,), "learning_rate": 2e-3, "start": "mean"}
-    return change(BudgetConfig(), {**settings, "measure": "probability"})  # whose area the curves have
+    settings = {"steps": 4000, "batch_size": 256, "depths": (-1,), "learning_rate": 2e-3}
+    return change(BudgetConfig(), settings)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def fit_ranking(
 ) -> tuple[BudgetFit, dict[str, Any]]:
     """Fit the ranking of a seed, or read it back."""
     config = change(size.ranking, {"seed": seed})
-    masks = 2 * (config.depths_per_step or len(config.depths) or len(model.sites))
+    masks = config.pairs  # two sets forward each, which is what a mask takes forward and back
     images = config.steps * min(config.batch_size, len(task.train))
     return _once(
         path,

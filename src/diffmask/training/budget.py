@@ -1,13 +1,16 @@
-"""Fit a ranking: at any budget, its first units should keep the prediction and the others should not.
+"""Fit a ranking: of two sets of as many units, the one it scores higher should keep the prediction better.
 
-A fitted probe says which units are enough; it does not say which of them matters most. Here k units are kept, k drawn
-for each example anew, and the loss of a ranking is what keeping its first k changes less what removing them does:
+A fitted probe says which units are enough; it does not say which of them matters most. Here two sets S and T of the
+same random size are kept in turn, and the scores φ of the units learn by least squares how much better S does:
 
-    loss = E_k[ D(kept) ] − weight · E_k[ min(D(removed), most) ]
+    loss = E_S,T ( v(S) − v(T) − (Σ_S φ − Σ_T φ) / √n )²        v(S) = −D(prediction from S alone)
 
-which is the area between the two perturbation curves. With D the negative log-probability of what was decided the
-ranking is signed: what speaks for the decision comes first, what speaks against it last. There is no λ, no margin, and
-no collapse, as a ranking cannot drop everything. It may rank what no layer knows to be needed: take the set from `fit`.
+Sizes are even between one unit and all but one, so what is learned is a unit's mean effect over all budgets: that of
+keeping it in small sets, and of removing it from large ones. The model is only run, never differentiated: the gradient
+of a hard choice says little about the choice, and with it a ranking of patches came out worse than at random. With D
+the probability lost by what was decided the ranking has a direction: what speaks for the decision comes first, what
+speaks against it last. There is no λ, no margin and no collapse. It may rank what no layer knows to be needed: take
+the set from `fit`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..gates.baseline import BaselineConfig
-from ..gates.budget import draw_counts, keep_highest, logistic_noise, straight_through
+from ..gates.budget import draw_pair, keep_highest
 from ..gates.probe import Probe, ProbeConfig, make_probe
 from ..models.adapter import Adapter
 from ..objective.divergence import DIVERGENCES, divergence
@@ -43,7 +46,9 @@ SHARES = (0.25, 0.5, 0.75)  # of the units kept, at which a ranking is validated
 
 
 def _ranking() -> ProbeConfig:
-    return ProbeConfig(votes="separate", hidden=256, start_open=0.5, spread=1.0, baseline=BaselineConfig(learned=False))
+    return ProbeConfig(
+        votes="separate", hidden=256, start_open=0.5, spread=1.0, baseline=BaselineConfig(learned=False, start="mean")
+    )
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,10 @@ class BudgetConfig:
 
     probe: ProbeConfig = field(default_factory=_ranking)
     measure: Annotated[
-        str, "decision: −log p of what was decided, probability: −p of it, both with a sign; or a divergence, e.g. kl"
-    ] = "decision"
-    weight: Annotated[float, "of what removing the first units changes, beside what keeping them does"] = 1.0
-    most: Annotated[float, "nats beyond which a removal counts no more"] = 5.0
-    noise: Annotated[float, "of the scores in training: how far down the ranking is explored"] = 1.0
-    softness: Annotated[float, "temperature of the choice whose gradient is taken"] = 1.0
+        str, "probability: 1 − p of what was decided, decision: −log p of it, both with a direction; or e.g. kl"
+    ] = "probability"
+    most: Annotated[float, "nats beyond which a change counts no more"] = 5.0
+    pairs: Annotated[int, "pairs of sets compared per example and step, from one original pass"] = 1
     steps: Annotated[int, "optimiser steps"] = 2000
     batch_size: Annotated[int, "examples per step"] = 32
     depths: Annotated[tuple[int, ...], "the depths that are fitted, which may count from the end; none: all"] = ()
@@ -67,11 +70,11 @@ class BudgetConfig:
     validation_limit: Annotated[int, "most examples used to validate"] = 1024
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "learning_rate", "most", "softness", "validation_limit"):
+        for name in ("steps", "batch_size", "learning_rate", "most", "pairs", "validation_limit"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"{name} of a budget fit must be positive, got {getattr(self, name)}")
-        if min(self.weight, self.noise, self.depths_per_step) < 0:
-            raise SettingError("weight, noise and depths_per_step of a budget fit must be 0 or more")
+        if self.depths_per_step < 0:
+            raise SettingError(f"depths_per_step of a budget fit must be 0 or more, got {self.depths_per_step}")
         if self.probe.votes != "separate" or self.probe.voter != "standard":
             raise SettingError("a budget fit ranks at each depth alone: use votes = separate and voter = standard")
         if self.measure not in SIGNED:
@@ -150,13 +153,33 @@ class Ranking:
         return probe
 
     def loss(self, probe: Probe, batch: Batch, depths: Sequence[int], number: int) -> Float[Tensor, ""]:
-        """Keep and remove the first units of each depth's ranking at budgets drawn anew, and compare."""
+        """Compare pairs of sets, drawn anew, by the model and by the scores of each depth."""
         seen, draw = look(self.model, self.task, batch), generator(self.config.seed, NOISE, number, self.device)
         check_finite(seen.original, f" at step {number}")
-        counts = draw_counts(batch.valid, draw)
-        keeps = self._noisy_keeps(torch.stack(scores_at(probe, seen, depths)), counts, batch, draw)
-        kept, removed = self.changes(seen, probe, depths, keeps)
-        return (kept - self.config.weight * removed.clamp_max(self.config.most)).mean(1).sum()
+        scores = torch.stack(scores_at(probe, seen, depths))
+        losses = [self.error(seen, probe, depths, scores, draw) for _ in range(self.config.pairs)]
+        return torch.stack(losses).mean()
+
+    def error(
+        self, seen: Look, probe: Probe, depths: Sequence[int], scores: Tensor, draw: torch.Generator
+    ) -> Float[Tensor, ""]:
+        """Draw a pair and say how far the scores are off how much better one set does; depths add up."""
+        one, other = draw_pair(seen.batch.valid, draw)
+        sites = dict.fromkeys(probe.site_name(depth) for depth in depths)
+        better = {site: self.better(seen, probe, depths, site, one, other) for site in sites}
+        known = torch.stack([better[probe.site_name(depth)] for depth in depths])
+        guessed = ((one - other) * scores).sum(-1) / seen.batch.valid.sum(1).sqrt()
+        return (known - guessed).square().mean(1).sum()
+
+    @torch.no_grad()
+    def better(
+        self, seen: Look, probe: Probe, depths: Sequence[int], site: str, one: Tensor, other: Tensor
+    ) -> Float[Tensor, " batch"]:
+        """Run the model on both sets at a site and say how much less the first changes."""
+        depth = next(depth for depth in depths if probe.site_name(depth) == site)
+        masked = seen.masked_each(probe, [depth, depth], [one, other])
+        first, second = (distance(seen.original, m, self.config.measure).clamp_max(self.config.most) for m in masked)
+        return second - first
 
     def changes(
         self, seen: Look, probe: Probe, depths: Sequence[int], keeps: Sequence[Tensor]
@@ -180,15 +203,6 @@ class Ranking:
                 rows.append(torch.stack(self.changes(seen, probe, depths, keeps)))  # (2, depth, batch)
         means = torch.cat(rows, dim=2).mean(2).T.tolist()
         return [BudgetScore(depth, *mean) for depth, mean in enumerate(means)]
-
-    def _noisy_keeps(
-        self, scores: Float[Tensor, "depth batch unit"], counts: Tensor, batch: Batch, draw: torch.Generator
-    ) -> list[Float[Tensor, "batch unit"]]:
-        """Choose by noisy scores, for all depths at once."""
-        flat = scores.flatten(0, 1)
-        noisy, depths = flat + self.config.noise * logistic_noise(flat, draw), len(scores)
-        keeps = straight_through(noisy, counts.repeat(depths), batch.valid.repeat(depths, 1), self.config.softness)
-        return list(keeps.view_as(scores))
 
     def _depths(self, probe: Probe) -> list[int]:
         """Return the depths that are fitted, in order."""
@@ -234,15 +248,17 @@ def in_context(seen: Look) -> dict[str, Float[Tensor, "batch unit read"]]:
 
 
 def scores_at(probe: Probe, seen: Look, depths: Sequence[int]) -> list[Float[Tensor, "batch unit"]]:
-    """Return the score of every unit at each of the depths."""
-    return [votes.logits[0] for votes in probe.votes(in_context(seen), depths)]
+    """Return the score of every unit at each of the depths, beside the mean of its example."""
+    valid = seen.batch.valid
+    logits = [votes.logits[0] * valid for votes in probe.votes(in_context(seen), depths)]
+    return [(each - each.sum(1, keepdim=True) / valid.sum(1, keepdim=True)) * valid for each in logits]
 
 
 def distance(original: Prediction, masked: Prediction, measure: str) -> Float[Tensor, " batch"]:
     """Say how badly a masked prediction fits: by what was decided, or as a whole; a value by its squared error."""
     if measure in SIGNED and not any(isinstance(head, Value) for head in original.values()):
         chosen = target(masked, original)
-        return -chosen.exp() if measure == "probability" else -chosen
+        return 1 - chosen.exp() if measure == "probability" else -chosen
     return divergence(original, masked, "kl" if measure in SIGNED else measure)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 Head = Categorical | Bernoulli | Value
 BEFORE = " (before)"  # marks what stands before the state of a site
+ALIKE = defaultdict(lambda: 1e-3, {torch.bfloat16: 0.1, torch.float16: 0.02})  # of the largest number in a state
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -52,21 +54,27 @@ class Cache:
         try:
             self._plan(budget)
         except Unfit as reason:
-            log.warning("the original passes are not remembered: %s", reason)
-            self.heads, self.states = {}, {}
+            self._give_up(str(reason))
 
     def look(self, rows: Sequence[int], batch: Batch, deepest: int) -> Look:
         """Look at training examples, a batch of which is on the host, as far up as `deepest`, if not known yet."""
         moved = batch.pin().to(self.device) if self.device.type == "cuda" else batch.to(self.device)
         if not self.heads:
             return look(self.model, self.task, moved)
-        real = real_positions(batch)
+        real = self._real(batch)
+        if real.sum(1).tolist() != self.counts[torch.as_tensor(rows)].tolist():
+            self._give_up("the task's lengths are not the numbers of positions of its examples")
+            return look(self.model, self.task, moved)
         if not bool(self.known[torch.as_tensor(rows)].all()):
             return self._remember(rows, look(self.model, self.task, moved), real)
         original = {name: self._head(name, rows, real) for name in self.heads}
         if self.states:
             return Look(self.model, self.task, moved, Remembered(self, rows, real), original)
         return look(self.model, self.task, moved, original, self.model.sites[deepest])
+
+    def _give_up(self, reason: str) -> None:
+        log.warning("the original passes are not remembered: %s", reason)
+        self.close()
 
     def close(self) -> None:
         """Give memory and disk back."""
@@ -85,11 +93,11 @@ class Cache:
         rows = list(dict.fromkeys([order[0], order[-1]]))
         batch = self._collated(rows)
         short = self._collated([order[0]])
-        counts = torch.tensor(lengths or [batch.shape[1]] * len(self.task.train))
-        if real_positions(batch).sum(1).tolist() != counts[rows].tolist():
-            raise Unfit("the task's lengths are not the numbers of positions of its examples")
+        self.padded = lengths is not None
+        self.counts = counts = torch.tensor(lengths or [batch.shape[1]] * len(self.task.train))
         one, both = (look(self.model, self.task, b.to(self.device)) for b in (short, batch))
-        self._plan_heads(counts, one, both, real_positions(batch))
+        self._check_alone(one, both, self._real(short), self._real(batch))
+        self._plan_heads(counts, one, both, self._real(batch))
         size = sum(part.nbytes for _, parts in self.heads.values() for part in parts.values())
         if size > budget:
             raise Unfit(f"the predictions alone take {_bytes(size)}, more than cache_budget ({_bytes(budget)})")
@@ -102,6 +110,15 @@ class Cache:
             )
             self.states = {}
 
+    def _real(self, batch: Batch) -> Bool[Tensor, "batch position"]:
+        """Say which positions are no padding, as the model is told, or else which are units."""
+        mask = batch.inputs.get("attention_mask")
+        if not self.padded:  # every batch is as wide as any other
+            return torch.ones(batch.shape, dtype=torch.bool)
+        if isinstance(mask, Tensor) and mask.shape == batch.shape:
+            return mask.bool()
+        return batch.valid if batch.place is None else torch.ones(batch.shape, dtype=torch.bool)
+
     def _collated(self, rows: list[int]) -> Batch:
         """Make a batch twice: what differs was drawn at random."""
         one, other = (self.task.collate([self.task.train[row] for row in rows]) for _ in range(2))
@@ -109,6 +126,14 @@ class Cache:
             if isinstance(value, Tensor) and not torch.equal(value, other.inputs[name]):
                 raise Unfit(f"the task makes another '{name}' of the same example each time")
         return one
+
+    def _check_alone(self, one: Look, both: Look, short: Tensor, real: Bool[Tensor, "batch position"]) -> None:
+        """Refuse a model that sees another example where there is padding, e.g. by counting positions from the left."""
+        name = self.model.sites.names[-1]
+        alone, within = one.states[name][short.to(self.device)], both.states[name][:1][real[:1].to(self.device)]
+        near = ALIKE[alone.dtype] * alone.float().abs().max()
+        if bool(((alone.float() - within.float()).abs() > near).any()):
+            raise Unfit("what the model makes of an example depends on the padding of its batch")
 
     def _plan_heads(self, counts: Tensor, one: Look, both: Look, real: Bool[Tensor, "batch position"]) -> None:
         width = both.batch.shape[1]
@@ -208,14 +233,6 @@ def _parts(site: Site, states: States) -> list[tuple[str, Tensor, bool]]:
         return [(site.name, pick_tensor(site, states.outputs[site.name]), ragged)]
     before = [(f"{site.name}{BEFORE}", states.prefixes[site.name], False)] if site.prefix else []
     return [(site.name, states[site.name], ragged), *before]
-
-
-def real_positions(batch: Batch) -> Bool[Tensor, "batch position"]:
-    """Say which positions are no padding, as the model is told, or else which are units."""
-    mask = batch.inputs.get("attention_mask")
-    if isinstance(mask, Tensor) and mask.shape == batch.shape:
-        return mask.bool()
-    return batch.valid if batch.place is None else torch.ones(batch.shape, dtype=torch.bool)
 
 
 def _tensors(whole: Any) -> int:

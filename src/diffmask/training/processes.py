@@ -62,7 +62,7 @@ class Processes:
             return
         flat = torch.cat([grad.flatten() for grad in grads])
         torch.distributed.all_reduce(flat)
-        for grad, total in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+        for grad, total in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
             grad.copy_(total.view_as(grad))
 
     def follow_main(self, *modules: nn.Module) -> None:

@@ -199,8 +199,9 @@ class Trainer:
             probe = make_probe(names, found.widths, self.config.probe, found.read_widths).to(self.device)
         objective = Objective(self.config.objective, probe.depth_count).to(self.device)
         if self.processes.count > 1:
-            for counted in (objective, *(gate for gate in probe.gates if isinstance(gate, ScoreFunction))):
-                counted.mean = self.processes.mean
+            objective.mean = self.processes.mean
+            for gate in (gate for gate in probe.gates if isinstance(gate, ScoreFunction)):
+                gate.mean = self.processes.mean
         progress = Progress.fresh(probe.depth_count, self.config.steps)
         optimizer = self._make_optimizer(probe, found)
         marks = self.model.fingerprint, data_mark(self.task)

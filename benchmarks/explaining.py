@@ -1,0 +1,114 @@
+"""What an explanation costs: against the plain forward pass of the same batches, and against rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from diffmask.attribution.leave_one_out import LeaveOneOut
+from diffmask.attribution.method import Question
+from diffmask.explaining.explain import explain
+
+from .clock import ratios, seconds, spread
+from .subjects import BATCH, Subject, minilm, smollm2, vit
+
+IG_STEPS, SHAP_SAMPLES, SHAP_EXAMPLES = 50, 200, 4
+
+
+def over_forward(subject: Subject, repeats: int, batches: int = 1, **settings: Any) -> dict[str, Any]:
+    """Compare explaining batches of 64 at every depth, unverified, with running the model on them."""
+    fitted, rows = subject.fit(**settings), [*range(BATCH)] * batches
+    runs = {
+        "explain": lambda: explain(fitted, rows, verify=False, batch_size=BATCH),
+        "explain and verify": lambda: explain(fitted, rows, batch_size=BATCH),
+    }
+
+    @torch.no_grad()
+    def plain() -> None:
+        for start in range(0, len(rows), BATCH):
+            batch = subject.task.collate(rows[start : start + BATCH]).to(subject.model.device)
+            subject.task.read(subject.model(batch), batch)
+
+    return ratios(runs, plain, repeats)
+
+
+def measure(device: str, repeats: int) -> list[dict[str, Any]]:
+    """Return a row for each model and precision."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    batches = 8 if device == "cuda" else 1
+    rows = []
+    for make, own in ((minilm, repeats), (vit, max(2, repeats // 3)), (smollm2, max(2, repeats // 3))):
+        subject = make(device, dtype)
+        for measure, found in over_forward(subject, own, batches).items():
+            rows.append(
+                {"part": "explain", "model": subject.name, "weights": subject.weights, "measure": measure, **found}
+            )
+    return rows
+
+
+def rivals(device: str) -> list[dict[str, Any]]:
+    """Compare rivals with explaining the same batch of 64 examples of 32 tokens."""
+    subject, times = minilm(device), 3 if device == "cuda" else 1
+    fitted = subject.fit()
+    runs: dict[str, tuple[Callable[[], object], float]] = {"leave-one-out": (lambda: _leave_one_out(subject), 1)}
+    if find_spec("captum") is not None:
+        runs["integrated gradients (Captum, 50 steps)"] = (lambda: _integrated_gradients(subject), 1)
+        runs["KernelSHAP (Captum, 200 samples)"] = (lambda: _kernel_shap(subject), BATCH / SHAP_EXAMPLES)
+    explain(fitted, range(BATCH), verify=False)
+    rows = []
+    with subject.model.frozen():
+        for name, (run, factor) in runs.items():
+            found = []
+            for _ in range(times):
+                own = [seconds(lambda: explain(fitted, range(BATCH), verify=False)) for _ in range(3)]
+                found.append(factor * seconds(run) / sorted(own)[1])
+            rows.append({"part": "rival", "model": subject.name, "measure": name, **spread(found)})
+    return rows
+
+
+def _leave_one_out(subject: Subject) -> object:
+    batch = subject.batch()
+    zero = torch.zeros(subject.width, device=batch.valid.device)
+    with torch.no_grad():
+        return LeaveOneOut()(Question(subject.model, subject.task, batch, 0, zero))
+
+
+def _logit(subject: Subject) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    def forward(states: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        logits = subject.model.model(inputs_embeds=states, attention_mask=mask).logits
+        return logits.gather(1, target.unsqueeze(1)).squeeze(1)
+
+    return forward
+
+
+def _embedded(subject: Subject, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    inputs = subject.batch(count).inputs
+    with torch.no_grad():
+        states = subject.model.model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
+        return states, inputs["attention_mask"], subject.model.model(**inputs).logits.argmax(1)
+
+
+def _integrated_gradients(subject: Subject) -> object:
+    from captum.attr import IntegratedGradients
+
+    states, *more = _embedded(subject, BATCH)
+    method = IntegratedGradients(_logit(subject))
+    return method.attribute(states, additional_forward_args=tuple(more), n_steps=IG_STEPS, internal_batch_size=BATCH)
+
+
+def _kernel_shap(subject: Subject) -> object:
+    from captum.attr import KernelShap
+
+    states, *more = _embedded(subject, SHAP_EXAMPLES)
+    units = torch.arange(states.shape[1], device=states.device).view(1, -1, 1).expand(1, *states.shape[1:])
+    return KernelShap(_logit(subject)).attribute(
+        states,
+        additional_forward_args=tuple(more),
+        feature_mask=units,
+        n_samples=SHAP_SAMPLES,
+        perturbations_per_eval=BATCH,
+    )

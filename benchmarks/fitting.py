@@ -1,0 +1,128 @@
+"""What a step of a fit costs: against a plain forward pass, and its memory against fine-tuning."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from diffmask.gates.probe import Probe
+from diffmask.objective.objective import Objective
+from diffmask.training.cache import Cache
+from diffmask.training.fit import Fit
+from diffmask.training.step import Look, look, step
+
+from .alive import most_bytes
+from .clock import ratios
+from .subjects import BATCH, Subject, minilm
+
+
+def one_step(subject: Subject, fitted: Fit, depth: int, cache: Cache | None = None) -> Callable[[], None]:
+    """Return one whole training step at one depth: look, vote, mask, run again, backward, update."""
+    probe: Probe = fitted.probe
+    objective = Objective(fitted.config.objective, probe.depth_count).to(subject.model.device)
+    optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-5)
+    rows, device = list(range(BATCH)), subject.model.device
+    batch = subject.task.collate(rows)
+    noise = torch.Generator(device).manual_seed(0)
+
+    def run() -> None:
+        seen: Look = (
+            look(subject.model, subject.task, batch.to(device)) if cache is None else cache.look(rows, batch, depth)
+        )
+        (loss,) = step(seen, probe, objective, [depth], progress=[0.5], generator=noise)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss.total)
+        optimizer.step()
+
+    return run
+
+
+def steps(device: str, repeats: int) -> list[dict[str, Any]]:
+    """Compare steps of both kinds of probe, with and without a cache, with a plain forward pass."""
+    rows: list[dict[str, Any]] = []
+    variants = {"": {}} if device == "cpu" else {"": {}, ", compiled": {"compile": True}}
+    for label, settings in variants.items():
+        subject = minilm(device)
+        last, batch = len(subject.model.sites) - 1, subject.batch()
+        with subject.model.frozen(), subject.model.compiled(bool(settings)):
+            cache = Cache(subject.model, subject.task, "memory", 4 << 30, subject.model.device)
+            cache.look(list(range(BATCH)), subject.task.collate(range(BATCH)), last)
+            runs = {}
+            for kind, depths in (("input", [last]), ("hidden", range(last + 1))):
+                for depth in depths:
+                    for name, known in (("", None), (", cached", cache)):
+                        runs[f"{kind}, depth {depth}{name}{label}"] = one_step(
+                            subject, subject.fit(kind=kind), depth, known
+                        )
+
+            @torch.no_grad()
+            def plain(subject: Subject = subject, batch: Any = batch) -> None:
+                subject.model(batch)
+
+            rows += [
+                {"part": "step", "model": subject.name, "measure": m, **f}
+                for m, f in ratios(runs, plain, repeats).items()
+            ]
+    return rows
+
+
+def step_summary(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the cost of an input step, and of a hidden step on average over depths, with and without a cache."""
+    found: dict[str, float] = {}
+    for kind in ("input", "hidden"):
+        for suffix, known in (("", False), ("_cached", True)):
+            some = [
+                row["ratio"]
+                for row in rows
+                if row["part"] == "step"
+                and row["measure"].startswith(kind)
+                and row["measure"].endswith(", cached") == known
+                and "compiled" not in row["measure"]
+            ]
+            if some:
+                found[f"{kind}_step{suffix}"] = statistics.mean(some)
+    return found
+
+
+def memory(device: str) -> list[dict[str, Any]]:
+    """Compare the most memory a fit step needs with what a step of fine-tuning the same model needs."""
+    found = {name: _peak(device, name) for name in ("fine-tuning", "input", "hidden", "input, recomputed")}
+    base = found.pop("fine-tuning")
+    return [
+        {"part": "memory", "model": "MiniLM", "measure": name, "ratio": peak / base, "bytes": peak, "fine_tuning": base}
+        for name, peak in found.items()
+    ]
+
+
+def _peak(device: str, name: str) -> int:
+    subject = minilm(device)
+    if name == "fine-tuning":
+        model, batch = subject.model.model, subject.batch()
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def run() -> None:
+            model.train()
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(
+                model(**batch.inputs).logits, batch.inputs["input_ids"][:, 0] % 5
+            ).backward()
+            optimizer.step()
+
+        return _most(run, model, optimizer)
+    fitted, last = subject.fit(kind=name.split(",")[0]), len(subject.model.sites) - 1
+    with subject.model.frozen(), subject.model.recomputing("recomputed" in name):
+        run_step = one_step(subject, fitted, last if name.startswith("input") else 0)
+        return _most(run_step, subject.model.model, fitted.probe)
+
+
+def _most(run: Callable[[], None], *alive: Any) -> int:
+    """Return the most bytes in tensors during the second run: the first makes the optimiser's state."""
+    run()
+    tensors = [
+        tensor for module in alive if isinstance(module, torch.nn.Module) for tensor in module.state_dict().values()
+    ]
+    states = [value for each in alive if isinstance(each, torch.optim.Optimizer) for value in each.state.values()]
+    return most_bytes(run, [*tensors, *(t for state in states for t in state.values())])
