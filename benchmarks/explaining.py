@@ -100,12 +100,28 @@ def _integrated_gradients(subject: Subject) -> object:
     return method.attribute(states, additional_forward_args=tuple(more), n_steps=IG_STEPS, internal_batch_size=BATCH)
 
 
+class LeastSquares:
+    """The linear model Captum fits to its samples, for where scikit-learn, which it takes by default, is not there."""
+
+    def fit(self, train_data: Any, **_: Any) -> dict[str, float]:
+        x, y, weight = (torch.cat(parts) for parts in zip(*train_data, strict=True))
+        root = weight.sqrt().unsqueeze(1)
+        ones = torch.cat([x.float(), torch.ones_like(root)], 1)
+        self.found = torch.linalg.lstsq(ones * root, y.float().view(-1, 1) * root, driver="gelsd").solution
+        return {}
+
+    def representation(self) -> Tensor:
+        return self.found[:-1].T
+
+
 def _kernel_shap(subject: Subject) -> object:
     from captum.attr import KernelShap
 
     states, *more = _embedded(subject, SHAP_EXAMPLES)
     units = torch.arange(states.shape[1], device=states.device).view(1, -1, 1).expand(1, *states.shape[1:])
-    return KernelShap(_logit(subject)).attribute(
+    method = KernelShap(_logit(subject))
+    method.interpretable_model = LeastSquares()  # type: ignore[assignment]
+    return method.attribute(
         states,
         additional_forward_args=tuple(more),
         feature_mask=units,
