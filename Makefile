@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/docs
 DEMO := $(VENV)/.demo
 
-.PHONY: help install demo test check format bench study embedded tables all clean
+.PHONY: help install demo test check format bench study embedded tables docs all clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -33,7 +34,8 @@ check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/diffmask tables --check README.md docs/who-is-right.md
+	$(BIN)/diffmask tables --check README.md docs/who-is-right.md docs/explanations.md
+	$(SITE) --quiet
 
 format: $(STAMP)  ## Format the code
 	$(BIN)/ruff check --fix .
@@ -54,7 +56,10 @@ embedded: $(STAMP)  ## Make the embedded model and its probes again (needs DIFFM
 	rm -f src/diffmask/embedded/sentiment/seed-*.json src/diffmask/embedded/sentiment/trained.json
 
 tables: $(STAMP)  ## Fill the tables in README and docs from results/
-	$(BIN)/diffmask tables README.md docs/who-is-right.md
+	$(BIN)/diffmask tables README.md docs/who-is-right.md docs/explanations.md
+
+docs: $(STAMP)  ## Build the documentation into build/docs; open build/docs/index.html
+	$(SITE)
 
 all: check test
 

@@ -1,5 +1,6 @@
-"""What the documentation needs beside its pages: result files, the options of the command line, nothing from elsewhere."""
+"""What the documentation needs beside its pages: result files, the options of commands, nothing from elsewhere."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from diffmask.cli.main import app
 ROOT = Path(__file__).parents[1]
 RESULTS = re.compile(r"(\]\()(?:\.\./)+results/")  # links that lead out of docs/, as they do on a code host
 COMMANDS = "<!-- commands -->"
+DOCSTRING = re.compile(r"<!-- docstring: (\S+) -->")  # a file of the package, whose first lines say it best
 FETCHED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
 
 
@@ -26,6 +28,7 @@ def on_page_markdown(markdown, page, config, files):
     """Lead links to results/ to where they are in the site, and write down the commands."""
     up = "../" * page.file.src_uri.count("/")
     markdown = RESULTS.sub(rf"\g<1>{up}results/", markdown)
+    markdown = DOCSTRING.sub(lambda found: docstring(found[1]), markdown)
     return markdown.replace(COMMANDS, commands()) if COMMANDS in markdown else markdown
 
 
@@ -36,6 +39,12 @@ def on_post_page(output, page, config):
     return output
 
 
+def docstring(path):
+    """Return what a file says of itself, without its title."""
+    said = ast.get_docstring(ast.parse((ROOT / "src" / "diffmask" / path).read_text())) or ""
+    return said.partition("\n\n")[2]
+
+
 def commands():
     """Describe every command: what it does, an example, its options."""
     return "\n\n".join(described(name, command) for name, command in typer.main.get_command(app).commands.items())
@@ -44,9 +53,8 @@ def commands():
 def described(name, command):
     rows = "\n".join(f"| {called(each)} | {cell(each.help)} | {default(each)} |" for each in command.params)
     example = (command.epilog or "").removeprefix("Example: ")
-    return (
-        f"## `diffmask {name}`\n\n{command.help}\n\n```sh\n{example}\n```\n\n| option | meaning | default |\n|---|---|---|\n{rows}"
-    )
+    title = f"## `diffmask {name}`\n\n{command.help}\n\n```sh\n{example}\n```"
+    return f"{title}\n\n| option | meaning | default |\n|---|---|---|\n{rows}"
 
 
 def called(option):

@@ -1,7 +1,7 @@
-"""What the README and the documentation show runs: Python and `diffmask` commands, page by page, in an empty directory."""
+"""What the README and the documentation show runs: Python and `diffmask` commands, page by page."""
 
 import re
-import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,6 @@ from types import ModuleType
 import pytest
 
 from diffmask.attribution import METHODS
-from diffmask.cli.main import main
 from diffmask.evaluation import METRICS, REMOVALS
 from diffmask.objective.divergence import DIVERGENCES
 from diffmask.objective.sparsity import SPARSITIES
@@ -22,7 +21,23 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"<!-- run -->\n```(python|sh)\n(.*?)```", re.DOTALL)
 BLOCKS = [code for _, code in RUN.findall(README)]
+TUTORIALS = sorted((ROOT / "docs" / "tutorial").glob("*.md"))
 PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if RUN.search(path.read_text()))
+TYPE_IN = '''
+def type_in(command):
+    """Run a `diffmask` command in this process, where everything is imported already."""
+    import shlex, sys
+    from diffmask.cli.main import main
+
+    before, sys.argv = sys.argv, shlex.split(command, comments=True)
+    assert sys.argv[0] == "diffmask", f"only diffmask commands are run: {command}"
+    try:
+        main()
+    except SystemExit as done:
+        assert not done.code, f"{command} ended with code {done.code}"
+    finally:
+        sys.argv = before
+'''
 REGISTRIES = (METHODS, METRICS, REMOVALS, DIVERGENCES, SPARSITIES, STUDIES, TASKS)
 
 
@@ -40,26 +55,13 @@ def desk(monkeypatch, tmp_path) -> Iterator[ModuleType]:
         table.update(old)
 
 
-def run(page: Path, desk: ModuleType, monkeypatch) -> None:
-    """Run the blocks of a page one after the other, as a person does who copies them."""
+def script(page: Path) -> str:
+    """Write the blocks of a page one after the other, as a person runs them who copies them."""
+    parts = []
     for language, code in RUN.findall(page.read_text()):
-        if language == "python":
-            exec(compile(code, str(page), "exec"), desk.__dict__)
-        else:
-            for command in code.replace("\\\n", " ").splitlines():
-                type_in(command, monkeypatch)
-
-
-def type_in(command: str, monkeypatch) -> None:
-    """Run a `diffmask` command in this process, where everything is imported already."""
-    words = shlex.split(command, comments=True)
-    if not words:
-        return
-    assert words[0] == "diffmask", f"only diffmask commands are run: {command}"
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as done:
-        patch.setattr(sys, "argv", words)
-        main()
-    assert not done.value.code, f"{command} ended with code {done.value.code}"
+        commands = [line for line in code.replace("\\\n", " ").splitlines() if line.strip()]
+        parts.append(code if language == "python" else "\n".join(f"type_in({line!r})" for line in commands))
+    return "\n".join([TYPE_IN, *parts])
 
 
 def test_the_readmes_example_runs_and_says_what_it_promises(capsys):
@@ -74,9 +76,22 @@ def test_the_readmes_example_runs_and_says_what_it_promises(capsys):
     assert "→" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_the_docs_run(page, desk, monkeypatch):
-    run(page, desk, monkeypatch)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in TUTORIALS], ids=lambda page: page.stem)
+def test_the_examples_of_the_docs_run(page, desk):
+    exec(compile(script(page), str(page), "exec"), desk.__dict__)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_the_tutorials_run_from_the_first_line_to_the_last(page, tmp_path):
+    # As a person runs them: without the checker of shapes, which takes as long again.
+    (tmp_path / "tutorial.py").write_text("import torch\ntorch.set_num_threads(1)\n" + script(page))
+    command = [sys.executable, "-W", "error::ResourceWarning", "tutorial.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    wanted = {"text": "report.html", "vision": "counted.html"}[page.stem]
+    assert (tmp_path / wanted).stat().st_size > 1000
+    if page.stem == "vision":
+        assert "exactly the red patches: 100%" in done.stdout and "exactly all others: 100%" in done.stdout
 
 
 def test_every_page_is_in_the_navigation_of_the_site():

@@ -158,3 +158,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 def test_a_saved_file_may_be_read_by_whoever_may_read_any_other(saved):
     (saved.parent / "plain").write_text("")
     assert saved.stat().st_mode == (saved.parent / "plain").stat().st_mode
+
+
+def test_a_pipe_or_a_device_is_written_to_and_stays_what_it_is(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_file(tmp_path / "pipe", b"content")
+    assert os.read(reader, 100) == b"content" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+
+
+def test_a_link_stays_one_and_leads_to_the_new_file(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_text() == "new"

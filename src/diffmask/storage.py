@@ -23,16 +23,19 @@ HEADER = "diffmask"
 def write_file(path: str | Path, content: bytes) -> None:
     """Write a file so that a crash or a full disk leaves the old one, if any, untouched."""
     path = Path(path)
-    aside = None
+    home, aside = Path(os.path.realpath(path)), None  # a link stays one, and leads to the new file
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        if home.exists() and not home.is_file() and not home.is_dir():  # /dev/null or a pipe: never to be replaced
+            home.write_bytes(content)
+            return
+        home.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(dir=home.parent, prefix=f".{home.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide results from colleagues
-        os.replace(aside, path)
+        os.replace(aside, home)
     except BaseException as error:
         if aside is not None:
             with contextlib.suppress(OSError):

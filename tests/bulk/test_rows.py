@@ -69,13 +69,13 @@ def test_lines_of_text_are_rows(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("x.jsonl", '{"text": "a"}\nnope\n', "line 2 is not JSON"),
-        ("x.jsonl", "[1]\n", "line 1 is no JSON object"),
-        ("x.jsonl", '{"body": "a"}\n', "no column 'text': it has body"),
-        ("x.csv", "body\nx\n", "no column 'text': it has body"),
+        ("x.jsonl", '{"text": "a"}\nnope\n', "line 2 is no JSON"),
+        ("x.jsonl", "[1]\n", "line 1 is a list"),
+        ("x.jsonl", '{"body": "a"}\n', "no column 'text'; it has 'body'"),
+        ("x.csv", "body\nx\n", "no column 'text'; it has 'body'"),
         ("x.csv", "text\n", "has no rows"),
         ("x.parquet", "nope", "cannot be read as Parquet"),
-        ("x.docx", "nope", "give a .parquet, .csv"),
+        ("x.docx", "nope", "give a table"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused_before_the_work(tmp_path, name, content, complaint):

@@ -40,5 +40,16 @@ def test_without_a_text_it_says_what_to_give():
     assert found.exit_code == 2 and "give a text" in found.output
 
 
+def test_with_json_the_file_is_named_aside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run("--json", "--output", "found.json")
+    assert found.exit_code == 0 and found.stdout == "" and "wrote found.json" in found.stderr
+
+
+def test_images_of_a_table_and_a_model_that_has_moved_can_be_named_as_in_explain():
+    options = ("--image-column", "picture", "--model", "nowhere", "--device", "cpu", "--batch-size", "2")
+    assert run(*options).exit_code == 0  # the embedded model is where it always is, and reads texts
+
+
 def test_json_is_a_form_of_its_own():
     assert {row["method"] for row in json.loads(run("--json").stdout)["rows"]} == {"probe", "random"}

@@ -75,7 +75,7 @@ def test_json_has_one_object_a_line(run, kind):
 
 def test_a_file_gives_one_text_a_line_and_output_takes_them(run, tmp_path):
     (tmp_path / "texts.txt").write_text("Dull.\n\n  Très bien \n")
-    code, said, _ = run("Fine.", "--file", tmp_path / "texts.txt", "--output", tmp_path / "new" / "found.jsonl")
+    code, said, _ = run("Fine.", "--input", tmp_path / "texts.txt", "--output", tmp_path / "new" / "found.jsonl")
     records = [json.loads(line) for line in (tmp_path / "new" / "found.jsonl").read_text().splitlines()]
     assert code == 0 and [each["text"] for each in records] == ["Fine.", "Dull.", "Très bien"]
     assert said.startswith("wrote 3 to") and "prediction" not in said
@@ -146,10 +146,10 @@ def test_wrong_usage_is_code_2(run, arguments, complaint):
 
 
 def test_a_missing_or_empty_file_is_one_sentence_and_code_1(run, tmp_path):
-    code, _, complaint = run("--file", tmp_path / "nope.txt")
+    code, _, complaint = run("--input", tmp_path / "nope.txt")
     assert code == 1 and "no file" in complaint and complaint.count("\n") == 1
     (tmp_path / "empty.txt").write_text(" \n\n")
-    code, _, complaint = run("--file", tmp_path / "empty.txt")
+    code, _, complaint = run("--input", tmp_path / "empty.txt")
     assert code == 1 and "holds no text: write one on each line" in complaint
 
 

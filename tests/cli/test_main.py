@@ -5,6 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+import diffmask as diffmask_package
 from diffmask.cli.main import app
 from diffmask.studies import STUDIES
 
@@ -38,6 +39,11 @@ def test_a_wrong_option_is_a_usage_error():
 def test_a_missing_markdown_file_is_one_sentence(tmp_path):
     code, _, complaint = diffmask("tables", str(tmp_path / "nope.md"))
     assert code == 1 and "nope.md" in complaint and "Traceback" not in complaint
+
+
+def test_the_version_is_that_of_the_package():
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0 and result.output == f"diffmask {diffmask_package.__version__}\n"
 
 
 def test_list_names_studies_methods_and_recipes():

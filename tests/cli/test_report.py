@@ -61,4 +61,4 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run, saved, monkeypatch, argu
 
 def test_the_help_has_a_worked_example(run):
     _, out, _ = run("--help")
-    assert "Example: diffmask explain --file texts.txt" in out
+    assert "Example: diffmask explain --input texts.txt" in out

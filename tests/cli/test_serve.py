@@ -57,7 +57,7 @@ def test_beyond_this_machine_a_token_is_made_and_shown(run):
 
 def test_token_and_limits_are_taken(run, monkeypatch):
     monkeypatch.setenv("DIFFMASK_TOKEN", "0123456789abcdef")
-    options = ("--batch", 5, "--seconds", 2, "--characters", 99, "--pixels", 1000, "--megabytes", 3)
+    options = ("--batch-size", 5, "--seconds", 2, "--characters", 99, "--pixels", 1000, "--megabytes", 3)
     assert run("embedded:hidden", "--port", 0, *options)[0] == 0
     limits = run.served["service"].limits
     assert (limits.batch, limits.seconds, limits.characters, limits.pixels) == (5, 2.0, 99, 1000)
@@ -78,7 +78,7 @@ def test_what_is_no_run_is_one_sentence(run, tmp_path, monkeypatch, name):
     assert code == 1 and complaint.startswith("diffmask: ") and complaint.count("\n") == 1
 
 
-@pytest.mark.parametrize("options", [["--port", 70000], ["--batch", 0], []])
+@pytest.mark.parametrize("options", [["--port", 70000], ["--batch-size", 0], []])
 def test_wrong_usage_has_code_2(run, options):
     assert run(*(["embedded", *options] if options else []))[0] == 2
 

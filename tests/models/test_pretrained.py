@@ -68,7 +68,9 @@ def test_a_directory_that_holds_no_model_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["./here", "a/b/c", "../x", "/abs", "a//b", "~/m"])
-def test_a_path_that_is_not_there_is_never_looked_for_on_the_hub(name):
+def test_a_path_that_is_not_there_is_never_looked_for_on_the_hub(name, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
     assert not hub_name(name)
     with pytest.raises(StorageError, match="there is no directory"):
         fetch(name)

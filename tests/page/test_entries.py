@@ -1,8 +1,12 @@
 """An entry says what its explanation says, and refuses what is none."""
 
+import base64
+import io
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from diffmask.errors import DataError
 from diffmask.page.entries import entry, shared, visible
@@ -72,6 +76,21 @@ def test_an_image_keeps_its_grid_only_where_units_are_patches():
 def test_a_picture_is_written_out_and_small(image):
     uri = picture_uri(image)
     assert check_picture(uri) == uri and len(uri) < 40_000 and LARGEST < 1000
+
+
+def shown(image):
+    """Return the picture that a page shows, as Pillow reads it."""
+    return Image.open(io.BytesIO(base64.b64decode(picture_uri(image).partition(",")[2])))
+
+
+def test_a_picture_is_shown_upright_and_on_white_as_the_model_saw_it(tmp_path):
+    lying, turned = Image.new("RGB", (30, 10)), Image.Exif()
+    turned[0x0112] = 6  # a phone held upright
+    lying.save(tmp_path / "a.jpg", exif=turned)
+    assert shown(tmp_path / "a.jpg").size == (10, 30)
+    assert shown(Image.new("RGBA", (2, 2), (255, 0, 0, 0))).getpixel((0, 0)) == (255, 255, 255)
+    deep = Image.fromarray(np.full((2, 2), 65535, dtype=np.uint16))
+    assert shown(deep).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_what_is_no_image_is_refused(tmp_path):

@@ -78,11 +78,22 @@ def test_an_image_is_chosen_and_its_patches_are_shown(chromium_page, vision, tmp
     with listening(vision) as (host, port):
         page.goto(f"http://{host}:{port}/")
         page.set_input_files("#live-image", tmp_path / "none.png")
-        page.locator(".live-wrong", has_text="an image is none").wait_for()
+        page.locator(".live-wrong", has_text="an image cannot be read").wait_for()
         page.set_input_files("#live-image", tmp_path / "image.png")
         page.locator("#live-answer .dm-picture img").first.wait_for()
         assert "kept" in page.locator("#live-answer .dm-picture[role=img]").first.get_attribute("aria-label")
     assert [each for each in chromium_page.errors if "422" not in each] == []  # the browser logs the refusal itself
+
+
+def test_on_a_telephone_nothing_reaches_beyond_the_screen(chromium_page, vision, tmp_path):
+    (tmp_path / "image.png").write_bytes(picture())
+    page = chromium_page.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    with listening(vision) as (host, port):
+        page.goto(f"http://{host}:{port}/")
+        page.set_input_files("#live-image", tmp_path / "image.png")
+        page.locator("#live-answer .dm-picture img").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_the_page_sends_the_token_of_its_address_and_takes_it_out_of_sight(chromium_page, embedded):

@@ -19,6 +19,10 @@ TABLE = 'text,label\n"a, b",1\nc,0\n'
         ("x.jsonl.xz", lzma.compress(LINES.encode())),
         ("x.jsonl.gz", gzip.compress(LINES.encode(), mtime=0)),
         ("x.csv", TABLE.encode()),
+        ("X.CSV.GZ", gzip.compress(TABLE.encode(), mtime=0)),
+        ("x.csv", TABLE.encode("utf-8-sig")),
+        ("x.csv", TABLE.replace("\n", ",\r\n").encode()),
+        ("x.ndjson", LINES.encode()),
         ("x.tsv", b"text\tlabel\na, b\t1\nc\t0\n"),
     ],
 )
@@ -31,14 +35,18 @@ def test_a_table_is_read_in_any_form(tmp_path, name, data):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("x.csv", "review,label\na,1\n", "row 1 has no column 'text'; it has 'review', 'label'"),
+        ("x.csv", "review,label\na,1\n", "has no column 'text'; it has 'review', 'label': say which columns to read"),
         ("x.csv", "review,stars\na,1\n", "no column 'text', 'label'; it has 'review', 'stars'"),
-        ("x.csv", "text,label\na,1\nb\n", "row 2 has no column 'label'; it has 'text'"),
+        ("x.csv", "text,label\na,1\nb\n", "row 2 has nothing in column 'label': fill it"),
+        ("x.csv", "text,label\na, b,1\n", "line 2 has more values than there are columns: put quotation marks around"),
+        ("x.csv", "text,text,label\na,b,1\n", "has 2 columns 'text': rename all but the one to read"),
+        ("x.csv", "", "has no rows: write at least one"),
         ("x.jsonl", '{"text": "a"}', "no column 'label'; it has 'text'"),
         ("x.jsonl", '{"text": "a", "label": 1}\n{oops', "line 2 is no JSON"),
         ("x.jsonl", "[1]", "line 1 is a list"),
         ("x.csv", "text,label\n", "has no rows"),
-        ("x.txt", "a", "x.txt is no table of texts that can be read: it takes .csv"),
+        ("x.txt", "a", "has one text on each line, and 'text', 'label' are asked for"),
+        ("x.doc", "a", r"x.doc is no table of texts that can be read: give a table \(.csv"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(tmp_path, name, data, message):

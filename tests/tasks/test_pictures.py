@@ -159,8 +159,8 @@ def test_the_bytes_of_a_file_open_like_the_file(tmp_path):
     [
         (huge_png(30_000, 30_000), "an image .*900000000 pixels"),
         (huge_png(9_000, 9_000), "an image has 9000×9000 pixels, more than the 64,000,000"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an image is none: its bytes are not BMP"),
-        (b"", "an image is none"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "an image cannot be read: its bytes are none of BMP"),
+        (b"", "an image cannot be read"),
     ],
 )
 def test_bytes_that_are_no_picture_or_a_large_one_are_refused(content, sentence):

@@ -53,8 +53,9 @@ def test_a_limit_takes_the_first(tmp_path):
         ("a.jsonl", b"{", "line 1 is no JSON"),
         ("a.jsonl", b'{"text": 3}', "row 1 has no text in column 'text' but 3"),
         ("a.csv", b"text,b\n ,x", "row 1 has no text in column 'text'"),
-        ("a.txt", b"\n \n", "holds no text"),
-        ("a.txt", b"\xff", "cannot be read as text"),
+        ("a.jsonl", b'{"text": null}', "row 1 has nothing in column 'text'"),
+        ("a.txt", b"\n \n", "has no rows: write at least one text"),
+        ("a.txt", b"\xff", "cannot be read as a table of texts"),
         ("a.parquet", b"junk", "cannot be read as Parquet"),
         ("a.doc", b"junk", "is no table of texts"),
     ],
@@ -75,7 +76,7 @@ def test_a_file_that_is_not_there_is_never_looked_for_as_a_data_set(name, monkey
 def test_a_folder_holds_no_texts_and_a_list_no_pairs(tmp_path):
     with pytest.raises(DataError, match="is a directory, and this task reads texts"):
         read_texts(tmp_path)
-    with pytest.raises(DataError, match="pairs are asked for"):
+    with pytest.raises(DataError, match="'text', 'other' are asked for"):
         read_texts(write(tmp_path / "a.txt"), "text", "other")
 
 

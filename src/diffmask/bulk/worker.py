@@ -15,6 +15,7 @@ from ..errors import DataError, DiffMaskError, InfeasibleError, ModelError
 from ..explaining.explainer import Explainer
 from ..explaining.pretrained import from_pretrained
 from ..tasks.images import ImageClassification
+from ..tasks.readers import image_of
 from ..training.fit import Fit
 from .rows import Cursor, Row, Table
 from .shard import Found, Tally, shard_name, write_shard
@@ -165,13 +166,8 @@ def _named(value: Any) -> str:
 
 
 def _image(value: Any, beside: Path) -> Any:
-    """Return an image of a table: its bytes, or its path, which is relative to the table."""
-    if isinstance(value, dict) and value.get("bytes") is not None:
-        return value["bytes"]
-    value = value.get("path") if isinstance(value, dict) else value
-    if isinstance(value, bytes):
-        return value
-    return beside / value if isinstance(value, str) and value.strip() else Bad(f"no image but {_named(value)}")
+    found = image_of(value, beside) if value != "" else None
+    return found if isinstance(found, bytes | Path) else Bad(f"no image but {_named(value)}")
 
 
 def is_full(error: BaseException) -> bool:

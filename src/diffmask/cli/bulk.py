@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import DataError
-from .common import BROKEN, EMBEDDED, complain, say, stoppable, watched
+from .common import BROKEN, check_place, complain, number_or_name, say, settle_threads, stoppable, watched
 from .inputs import Inputs
 
 if TYPE_CHECKING:
@@ -73,22 +73,22 @@ class Shards:
         if target != "predicted":
             raise typer.BadParameter("of the rows of a file, what is predicted is explained", param_hint="--target")
         if self.inputs.source.is_dir():
-            raise DataError(f"{self.inputs.source} is a directory: list its images in a table, by their paths")
+            raise DataError(
+                f"{self.inputs.source} is a directory, and shards are made of tables: list its images in one, by their "
+                "paths, or write one file with --output NAME.jsonl"
+            )
+        check_place(self.output, directory=True)
         return self.inputs.source, self.output
 
     def _plan(
         self, saved: Mapping[str, Any], source: Path, output: Path, depth: str, certify: bool, batch_size: int
     ) -> Plan:
-        import torch
-
         from ..bulk.run import BulkConfig, make_plan
         from ..bulk.worker import Saved
 
-        if str(saved["run"]).startswith(EMBEDDED):
-            torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
-        which: int | str = int(depth) if depth.removeprefix("-").isdecimal() else depth
+        settle_threads(saved["run"])
         columns = (self.inputs.text_column, self.inputs.pair_column, self.inputs.image_column, self.id_column)
-        config = BulkConfig(*columns, which, certify, batch_size, self.chunk_size)
+        config = BulkConfig(*columns, number_or_name(depth), certify, batch_size, self.chunk_size)
         return make_plan(
             *(Saved(**saved), source, output, config), engine=self.by, workers=self.workers, address=self.address
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, StorageError
 
 if TYPE_CHECKING:
     from ..training.fit import Fit
@@ -52,23 +53,50 @@ def read_depth(fitted: Fit, depth: str) -> int:
     """Turn a depth as it is typed, a number or a site's name, into an index."""
     from ..explaining.explain import check_depth
 
-    number = depth.removeprefix("-").isdecimal()
     try:
-        return check_depth(fitted.probe, int(depth) if number else depth)
+        return check_depth(fitted.probe, number_or_name(depth))
     except SettingError as error:
         raise typer.BadParameter(str(error), param_hint="--depth") from error
+
+
+def number_or_name(typed: str) -> int | str:
+    """Read what is typed as a number, which may be negative, or else as a name."""
+    return int(typed) if typed.removeprefix("-").isdecimal() else typed
+
+
+def check_place(output: Path | None, directory: bool = False) -> None:
+    """Refuse an output that cannot be written, before anything that takes long."""
+    if output is None:
+        return
+    there = next(place for place in (output, *output.absolute().parents) if place.exists())
+    if there == output and there.is_dir() and not directory:
+        raise StorageError(f"{output} is a directory: name a file in it, or elsewhere, with --output")
+    if not os.access(there, os.W_OK) or (not there.is_dir() and (directory or there != output)):
+        raise StorageError(f"nothing can be written to {output}, because of {there}: name another place with --output")
 
 
 def load_run(run: str = EMBEDDED, **settings: Any) -> Fit:
     """Load a saved probe and its model, saying so: most of the time goes into importing what it needs."""
     with complain.status("loading the model"):
-        import torch
-
         from ..explaining.pretrained import from_pretrained
 
-        if run.partition(":")[0] == EMBEDDED:
-            torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
+        settle_threads(run)
         return from_pretrained(run, **settings)
+
+
+def settle_threads(run: str) -> None:
+    """Take one thread for the embedded model: in one so small, threads wait for each other longer than they work."""
+    if run.partition(":")[0] == EMBEDDED:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+def usual_device() -> str:
+    """Name the device to work on where none is named."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @contextmanager
@@ -76,9 +104,18 @@ def stoppable(how_to_go_on: str) -> Iterator[None]:
     """Let Ctrl-C end a command with a sentence and its own exit code, not with a traceback."""
     try:
         yield
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ImportError) as error:
+        if not was_interrupted(error):
+            raise
         complain.print(f"stopped: {how_to_go_on}", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(STOPPED) from None
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Say whether Ctrl-C is behind an error: transformers makes one of its own out of it while it imports."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextmanager

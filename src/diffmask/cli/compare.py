@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import EMBEDDED, load_run, plain, read_depth, say, stoppable
+from .common import EMBEDDED, aside, check_place, complain, load_run, plain, read_depth, say, stoppable, usual_device
 from .inputs import Inputs
 
-EXAMPLE = "Example: diffmask compare --file texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
+EXAMPLE = "Example: diffmask compare --input texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
 METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
 METRICS = "sufficiency,comprehensiveness,srg"
 
@@ -33,11 +33,15 @@ def compare(
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare on, or paths of images.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--input", "--file", help="A table of texts, a .txt of lines, a folder of images.")
+        Path | None, typer.Option("--input", help="A table of texts, a .txt of lines, a folder of images.")
     ] = None,
     text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
     pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
+    image_column: Annotated[str, typer.Option(help="The column of images or their paths.")] = "image",
     run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
+    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 16,
     methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
     metrics: Annotated[str, typer.Option(help="Metrics, with commas; `diffmask list` names them.")] = METRICS,
     removal: Annotated[str, typer.Option(help="What stands in for a removed unit.")] = "baseline",
@@ -51,11 +55,12 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Compare attribution methods on a model with a fitted probe, with intervals and what each method costs."""
-    inputs = Inputs(tuple(texts or ()), file, text_column, pair_column)
+    inputs = Inputs(tuple(texts or ()), file, text_column, pair_column, image_column)
     inputs.check()
+    check_place(output)
     kept = f"the same command goes on from {resume}" if resume else "with --resume DIRECTORY, finished methods are kept"
     with stoppable(kept):
-        fitted = load_run(run)
+        fitted = load_run(run, model=model, device=device or usual_device())
         from ..evaluation.compare import compare as measure
 
         found = measure(
@@ -65,11 +70,13 @@ def compare(
             _names(metrics),
             removal=removal,
             depth=read_depth(fitted, depth),
+            batch_size=batch_size,
             seed=seed,
             directory=resume,
-            progress=True,
+            progress=complain.is_terminal,
         )
-    _write(found.record(), Form.json if as_json else form, output)
+    with aside(as_json):
+        _write(found.record(), Form.json if as_json else form, output)
 
 
 def _names(given: str) -> list[str]:

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .bulk import Shards
-from .common import BROKEN, EMBEDDED, Kind, complain, load_run, read_depth, say, stoppable, watched
+from .common import (
+    BROKEN,
+    EMBEDDED,
+    Kind,
+    check_place,
+    complain,
+    load_run,
+    read_depth,
+    say,
+    stoppable,
+    usual_device,
+    watched,
+)
 from .inputs import Inputs, name_of
 
 if TYPE_CHECKING:
@@ -27,7 +39,7 @@ def explain(
     run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
     model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
     file: Annotated[
-        Path | None, typer.Option("--input", "--file", help="A table of texts, a .txt of lines, a folder of images.")
+        Path | None, typer.Option("--input", help="A table of texts, a .txt of lines, a folder of images.")
     ] = None,
     text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
     pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
@@ -35,7 +47,7 @@ def explain(
     kind: Annotated[Kind | None, typer.Option(help="Of the embedded probes: masks the input or hidden states.")] = None,
     depth: Annotated[str, typer.Option(help="A number, which may count from the end, or a site's name.")] = "-1",
     target: Annotated[
-        str, typer.Option("--target", "--label", help="What must be predicted: a label, an index, a span 3:5, a step.")
+        str, typer.Option(help="What must be predicted: a label, an index, a span 3:5, a step.")
     ] = "predicted",
     certify: Annotated[bool, typer.Option("--certify", help="Add units back until the margin holds.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a text that is too long, not cut it.")] = False,
@@ -51,7 +63,7 @@ def explain(
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Of Ray [default: one for each GPU, or CPU].")] = None,
     id_column: Annotated[str, typer.Option(help="A column copied into the shards, to know rows by.")] = "",
-    chunk_size: Annotated[int, typer.Option(min=0, help="Rows of a shard [default: 512].")] = 0,
+    chunk_size: Annotated[int | None, typer.Option(min=1, help="Rows of a shard [default: 512].")] = None,
     require_margin: Annotated[
         bool, typer.Option("--require-margin", help=f"Exit with code {BROKEN} if an explanation breaks its margin.")
     ] = False,
@@ -59,13 +71,14 @@ def explain(
     """Explain what a model uses of each input, and check it by running the model on that alone."""
     inputs = Inputs(tuple(texts or ()), file, text_column, pair_column, image_column)
     inputs.check()
-    shards = Shards(inputs, output, engine, address, workers, id_column, chunk_size)
+    shards = Shards(inputs, output, engine, address, workers, id_column, chunk_size or 0)
     if shards.wanted:
         saved = {"run": _named(run, kind), "model": model, "strict": strict, "device": device}
         shards.make(saved, depth, certify, batch_size, target, as_json, require_margin)
         return
+    check_place(output)
     with stoppable("nothing was written; the same command begins again"):
-        fitted = load_run(_named(run, kind), model=model, strict=strict, device=device or _usual_device())
+        fitted = load_run(_named(run, kind), model=model, strict=strict, device=device or usual_device())
         given = inputs.read(fitted.task)
         explainer = _explainer(fitted, read_depth(fitted, depth), certify, batch_size)
         found = _explained(explainer, given, target)
@@ -80,12 +93,6 @@ def _named(run: str, kind: Kind | None) -> str:
     if run != EMBEDDED:
         raise typer.BadParameter(f"{run} masks what it was fitted to mask: leave it out", param_hint="--kind")
     return f"{EMBEDDED}:{kind.value}"
-
-
-def _usual_device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _explainer(fitted: Any, depth: int, certified: bool, batch_size: int) -> Explainer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import BROKEN, Kind, complain, say, stoppable
+from .common import BROKEN, Kind, check_place, complain, say, stoppable
 
 if TYPE_CHECKING:
     from ..models.hub import Place
@@ -85,6 +85,7 @@ def fit(
         },
     }
     with stoppable(f"nothing was fitted yet; the same command begins again, into {output}"):
+        check_place(output, directory=True)
         settings, place = _settings(options, config)
         fitted = _fit(settings, place, output)
     _show(fitted, output, as_json)
@@ -98,7 +99,7 @@ def _settings(options: Mapping[str, Any], config: Path | None) -> tuple[RunConfi
     from ..settings import merge
     from .run_config import read_config, resolve
 
-    return resolve(merge(read_config(config), _given(options)), str(config or "the command line"))
+    return resolve(merge(read_config(config), _given(options)), str(config or "options"))
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,4 +138,5 @@ def _show(fitted: Fit, output: Path, as_json: bool) -> None:
 
     say.print(depth_table(found["scores"], fitted.config.objective.margin))
     say.print(f"wrote {output}", markup=False, highlight=False, soft_wrap=True)
-    say.print(f'next: diffmask explain --run {output} "…"', markup=False, highlight=False, soft_wrap=True)
+    one = "picture.png" if found["task"] and found["task"]["kind"] == "image" else '"…"'
+    say.print(f"next: diffmask explain --run {output} {one}", markup=False, highlight=False, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -38,14 +39,25 @@ app.command("serve", epilog=SERVE_EXAMPLE)(serve)
 app.command("study", epilog=STUDY_EXAMPLE)(study)
 
 
+def _version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"diffmask {metadata.version('diffmask')}")
+        raise typer.Exit
+    return asked
+
+
 @app.callback()
-def diffmask() -> None:
+def diffmask(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
     """Faithful, verified explanations of neural networks by learned masks."""
 
 
 @app.command(epilog="Example: diffmask draw results/digits.json")
 def draw(
-    result: Annotated[Path, typer.Argument(help="A result file.")],
+    result: Annotated[Path, typer.Argument(metavar="RESULT", help="A result file.")],
     to: Annotated[Path | None, typer.Option(help="Where the pictures go [default: beside the file].")] = None,
 ) -> None:
     """Draw a study's pictures from its result file."""
@@ -54,7 +66,7 @@ def draw(
 
 @app.command(epilog="Example: diffmask tables README.md")
 def tables(
-    files: Annotated[list[Path], typer.Argument(help="Markdown files with table slots.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Markdown files with table slots.")],
     check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if a table is out of date.")] = False,
 ) -> None:
     """Fill the tables of Markdown files from the result files they name."""

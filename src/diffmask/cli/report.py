@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import complain, say
+from .common import check_place, complain, say, stoppable
 
 if TYPE_CHECKING:
     from ..page.sources import Sources
 
-EXAMPLE = "Example: diffmask explain --file texts.txt --output runs/texts.jsonl && diffmask report runs/texts.jsonl"
+EXAMPLE = "Example: diffmask explain --input texts.txt --output runs/texts.jsonl && diffmask report runs/texts.jsonl"
 LARGE = 50_000_000  # bytes a browser takes noticeably long to open
 
 
@@ -33,9 +33,11 @@ def report(
     """Make one self-contained HTML file from saved explanations and comparisons: no network, search, depth slider."""
     from ..page.sources import read_sources
 
-    found = read_sources(sources)
-    named = title or ", ".join(dict.fromkeys(source.stem or source.name for source in sources))
-    summary = write_report(found, output, named, _command(sources, output, title))
+    check_place(output)
+    with stoppable("nothing was written; the same command begins again"):
+        found = read_sources(sources)
+        named = title or ", ".join(dict.fromkeys(source.stem or source.name for source in sources))
+        summary = write_report(found, output, named, _command(sources, output, title))
     if as_json:
         typer.echo(json.dumps(summary))
     else:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from .common import complain, say
+from .common import complain, load_run, say, stoppable, usual_device
 
-if TYPE_CHECKING:
-    from ..training.fit import Fit
-
-EXAMPLE = "Example: diffmask serve embedded --port 8080"
-EMBEDDED = "embedded"
+EXAMPLE = "Example: diffmask serve runs/mine --port 8080"
 HERE = "127.0.0.1"
 
 
 def serve(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A directory saved by save_pretrained, or 'embedded'.")],
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="What `diffmask fit` wrote, or its name on the Hub; or embedded.")
+    ],
+    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine it takes a token.")] = HERE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[
         str | None, typer.Option(envvar="DIFFMASK_TOKEN", help="What a client must send; made if needed and not given.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Examples the model is run on at once.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Examples explained at once.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.1, help="The longest a request may take.")] = None,
     characters: Annotated[int | None, typer.Option(min=1, help="The longest text.")] = None,
     pixels: Annotated[int | None, typer.Option(min=1, help="The largest image.")] = None,
@@ -39,12 +39,13 @@ def serve(
 
     check_installed()
     body = None if megabytes is None else megabytes * MEGABYTE
-    given = {"batch": batch, "seconds": seconds, "characters": characters, "pixels": pixels, "body": body}
+    given = {"batch": batch_size, "seconds": seconds, "characters": characters, "pixels": pixels, "body": body}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     limits, access = replace(Limits(), **changes), rules(host, token)
 
     with bind(host, port) as bound:  # before the model, which takes longer to load
-        service = Service(_load(run), limits)
+        with stoppable("nothing was served yet"):
+            service = Service(load_run(run, model=model, device=device or usual_device()), limits)
 
         def ready() -> None:
             say.print(f"open {address(bound, access)}  (Ctrl-C stops)", highlight=False, markup=False, soft_wrap=True)
@@ -53,14 +54,3 @@ def serve(
             listen(service, bound, access, ready)
         except KeyboardInterrupt:  # uvicorn has finished what was under way, and passes it on
             complain.print("stopped", highlight=False)
-
-
-def _load(run: str) -> Fit:
-    with complain.status("loading the model"):
-        import torch
-
-        from ..explaining.pretrained import from_pretrained
-
-        if run.partition(":")[0] == EMBEDDED:
-            torch.set_num_threads(1)  # for a model this small, threads wait for each other longer than they work
-        return from_pretrained(run)

@@ -60,7 +60,7 @@ def label_index(asked: Target, labels: Sequence[str] | None) -> int:
     if isinstance(asked, int) or (isinstance(asked, str) and asked.isdecimal()):
         index = int(asked)
         if labels is not None and index >= len(labels):
-            raise SettingError(f"there is no label {index}: the model knows {len(labels)}, {', '.join(labels)}")
+            raise SettingError(f"there is no label {index}: the model knows {', '.join(labels)}, counted from 0")
         return index
     raise SettingError(unknown("label", str(asked), [*(labels or ["0, 1, …"]), PREDICTED]))
 

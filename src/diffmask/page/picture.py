@@ -17,7 +17,7 @@ URI = re.compile(r"data:image/(png|jpeg|webp|gif);base64,[A-Za-z0-9+/]+={0,2}")
 
 def picture_uri(image: Any) -> str:
     """Return an image (PIL, a path, the bytes of a file) as a data URI, no larger than a page needs."""
-    small = _opened(image).convert("RGB")
+    small = _as_seen(_opened(image))
     small.thumbnail((LARGEST, LARGEST))
     out = io.BytesIO()
     plain = len(small.getcolors(4096) or ()) > 0  # few colours: a drawing, which JPEG would smear
@@ -35,6 +35,19 @@ def check_picture(uri: Any) -> str | None:
             "diffmask.page.picture.picture_uri(image)"
         )
     return uri
+
+
+def _as_seen(image: Any) -> Any:
+    """Show a picture as the model was shown it: upright, on white, its 16 bits a pixel made 8."""
+    from PIL import Image, ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    if upright.mode.startswith("I;16"):
+        upright = upright.convert("I").point(lambda shade: shade / 257).convert("L")
+    if upright.has_transparency_data:
+        upright = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+    return upright.convert("RGB")
 
 
 def _opened(image: Any) -> Any:

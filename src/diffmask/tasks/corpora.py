@@ -15,9 +15,10 @@ from ..errors import DataError
 from ..registry import Registry
 from .clean import Cut, clean, clean_post, clean_review, clean_sentence, cut
 from .documents import Corpus, Document, check_classes, split_documents
-from .labelled import Row, class_number, read_rows
+from .labelled import class_number, read_rows
 from .newsgroups import strip_post
 from .sst import binary_sentences, read_sst
+from .tables import Row
 
 CORPORA = Registry(
     "corpus",

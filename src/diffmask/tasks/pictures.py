@@ -111,12 +111,12 @@ def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = Fal
                 image.load()
                 return plain(image, channels)
     except FileNotFoundError:
-        raise DataError(f"there is no picture {name}") from None
+        raise DataError(f"there is no picture {name}: give the path of one") from None
     except Image.DecompressionBombError as error:
         raise DataError(f"{name} is too large to be decoded ({error}): make it smaller first") from error
     except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
         if isinstance(error, UnidentifiedImageError) and formats:
-            raise DataError(f"{name} is none: its bytes are not {', '.join(FORMATS)}") from None
+            raise DataError(f"{name} cannot be read: its bytes are none of {', '.join(FORMATS)}; save it as PNG") from None
         raise DataError(f"{name} cannot be read as a picture ({error}): replace it or leave it out") from error
 
 

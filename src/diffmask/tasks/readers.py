@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 from ..errors import DataError, DiffMaskError, SettingError
 from .images import Examples
-from .labelled import KINDS, OPEN, Row, check_columns, read_rows
+from .labelled import read_rows
 from .pictures import SUFFIXES, picture_folder
+from .tables import KINDS, TAKES, Row, check_columns, kind_of
 
-PARQUET = (".parquet", ".pq")
-PLAIN = ".txt"
-SOURCES = f"a table ({', '.join((*KINDS, *PARQUET))}), a {PLAIN} with one text on each line, or a data set of the Hub"
+SOURCES = f"{TAKES}, or a data set of the Hub"
 
 
 @dataclass(frozen=True)
@@ -66,28 +65,22 @@ def read_images(source: str | Path, column: str = "image") -> Sequence[Any]:
         return picture_folder(path)
     if path.suffix.lower() in SUFFIXES:
         return [path]
-    return [_image(row[column], path.parent) for row in read_source(source, [column])]
+    return [image_of(row[column], path.parent) for row in read_source(source, [column])]
 
 
-def _image(value: Any, beside: Path) -> Any:
+def image_of(value: Any, beside: Path) -> Any:
     """Return an image of a table: its bytes, or a path, which is relative to the table."""
-    if isinstance(value, dict) and value.get("bytes") is not None:  # as data sets write them into Parquet
-        return value["bytes"]
-    value = value.get("path") if isinstance(value, dict) else value
+    if isinstance(value, dict):  # as data sets write them into Parquet
+        value = value.get("path") if value.get("bytes") is None else value["bytes"]
     return beside / value if isinstance(value, str) else value
 
 
 def read_source(source: str | Path, columns: Sequence[str]) -> Sequence[Row]:
     """Read rows with at least these columns."""
     path = Path(source)
-    kind = (path.with_suffix("") if path.suffix in OPEN else path).suffix.lower()
     if path.is_dir():
         raise DataError(f"{source} is a directory, and this task reads texts: give {SOURCES}")
-    if kind == PLAIN and path.is_file():
-        return _lines(path, columns)
-    if kind in PARQUET:
-        return _parquet(path, columns)
-    if path.is_file() or kind in KINDS or kind == PLAIN or not _may_be_named(str(source)):
+    if path.is_file() or kind_of(path) in KINDS or not _may_be_named(str(source)):
         return read_rows(path, columns)
     return _data_set(str(source), columns)
 
@@ -95,33 +88,6 @@ def read_source(source: str | Path, columns: Sequence[str]) -> Sequence[Row]:
 def _may_be_named(name: str) -> bool:
     """Say whether a data set of the Hub can be called that: someone's, or the Hub's own."""
     return name.count("/") <= 1 and name[:1] not in (".", "/", "~", "")
-
-
-def _lines(path: Path, columns: Sequence[str]) -> list[Row]:
-    if len(columns) > 1:
-        raise DataError(f"{path} has one text on each line, and pairs are asked for: give a table with both columns")
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as text ({error}): write one text on each line, in UTF-8") from error
-    if not any(lines):
-        raise DataError(f"{path} holds no text: write one on each line")
-    return [{columns[0]: line} for line in lines if line]
-
-
-def _parquet(path: Path, columns: Sequence[str]) -> list[Row]:
-    if not path.is_file():
-        raise DataError(f"no file {path}: give {SOURCES}")
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise DiffMaskError(f"{path} is Parquet, which needs pyarrow: pip install 'diffmask[tables]'") from error
-    try:
-        _check_names(parquet.read_schema(path).names, columns, str(path))
-        rows: list[Row] = parquet.read_table(path, columns=list(columns)).to_pylist()
-    except (ArrowException, OSError) as error:
-        raise DataError(f"{path} cannot be read as Parquet ({str(error).splitlines()[0]}): write it again") from error
-    return _some(rows, str(path))
 
 
 def _data_set(named: str, columns: Sequence[str]) -> Sequence[Row]:
@@ -139,20 +105,12 @@ def _data_set(named: str, columns: Sequence[str]) -> Sequence[Row]:
     except Exception as error:  # whatever the network, the Hub or the data set's files raise
         raise DataError(
             f"there is no file {named}, and no data set of that name could be loaded "
-            f"({str(error).strip().splitlines()[0]}): give {SOURCES}, NAME[:CONFIG][@SPLIT]"
+            f"({(str(error).strip() or type(error).__name__).splitlines()[0]}): give {SOURCES}, NAME[:CONFIG][@SPLIT]"
         ) from error
-    _check_names(found.column_names, columns, f"the data set {named}")
-    return _some(Examples(found, range(len(found))), f"the data set {named}")
-
-
-def _check_names(found: Sequence[str], columns: Sequence[str], where: str) -> None:
-    check_columns(dict.fromkeys(found, True), columns, where)
-
-
-def _some(rows: Any, where: str) -> Any:
-    if not len(rows):
-        raise DataError(f"{where} has no rows")
-    return rows
+    check_columns(found.column_names, columns, f"the data set {named}")
+    if not len(found):
+        raise DataError(f"the data set {named} has no rows: name another split, NAME[:CONFIG]@SPLIT")
+    return Examples(found, range(len(found)))
 
 
 def split(examples: Sequence[Any], share: float, seed: int) -> tuple[list[Any], list[Any]]:
