@@ -82,7 +82,7 @@ def test_a_file_of_which_no_row_can_be_explained_is_an_error(run, tmp_path):
         (["--output", "{out}", "--engine", "spark"], 2, "no engine named 'spark'"),
         (["--output", "{out}", "--engine", "local", "--workers", "2"], 2, "are for --engine ray"),
         (["--output", "{out}", "--target", "positive"], 2, "what is predicted is explained"),
-        (["--output", "{out}", "--text-column", "body"], 1, "has no column 'body': it has key, text"),
+        (["--output", "{out}", "--text-column", "body"], 1, "has no column 'body'; it has 'key', 'text'"),
         (["--output", "{out}", "--depth", "9"], 2, "depth 9 does not exist"),
         (["--output", "{out}", "--address", "127.0.0.1:1"], 1, "no Ray cluster answers at 127.0.0.1:1"),
     ],

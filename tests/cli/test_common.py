@@ -46,7 +46,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     check_place(tmp_path, directory=True)
     with pytest.raises(StorageError, match="is a directory: name a file in it"):
         check_place(tmp_path)
-    with pytest.raises(StorageError, match=r"nothing can be written to .*file/below, because of .*file: name another"):
+    with pytest.raises(StorageError, match=r"nothing can be put into .*file, which is a file: name another place"):
         check_place(tmp_path / "file" / "below")
     with pytest.raises(StorageError, match="name another place with --output"):
         check_place(tmp_path / "file", directory=True)

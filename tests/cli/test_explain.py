@@ -96,7 +96,7 @@ def test_a_table_gives_the_texts_of_a_column(run, tmp_path):
 
 
 def test_the_predicted_label_can_be_named_and_no_other(run):
-    assert run(TEXT, "--label", "positive", "--json")[1] == run(TEXT, "--json")[1]
+    assert run(TEXT, "--target", "positive", "--json")[1] == run(TEXT, "--json")[1]
     code, said, complaint = run(TEXT, "--target", "0")
     assert code == 2 and said == "" and "the model predicts 'positive': a probe explains what is predicted" in complaint
     assert "example 1 was asked" in run(TEXT, "Dull.", "--target", "positive", "--batch-size", "1")[2]
@@ -150,13 +150,13 @@ def test_a_missing_or_empty_file_is_one_sentence_and_code_1(run, tmp_path):
     assert code == 1 and "no file" in complaint and complaint.count("\n") == 1
     (tmp_path / "empty.txt").write_text(" \n\n")
     code, _, complaint = run("--input", tmp_path / "empty.txt")
-    assert code == 1 and "holds no text: write one on each line" in complaint
+    assert code == 1 and "has no rows: write at least one text into it" in complaint
 
 
 def test_an_output_that_cannot_be_written_is_code_1(run, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, complaint = run(TEXT, "--output", tmp_path / "file" / "x.jsonl")
-    assert code == 1 and "could not write" in complaint
+    assert code == 1 and "which is a file: name another place" in complaint
 
 
 def test_strict_refuses_a_long_text_as_a_person_sees_it():

@@ -143,7 +143,7 @@ def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        ([], 2, "names no model"),
+        ([], 2, "no model is named: give a directory"),
         (["MODEL"], 2, "nothing to fit to: name a table"),
         (
             ["MODEL", "--data", "TABLE", "--text-column", "body"],
@@ -167,7 +167,7 @@ def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick
         (["MODEL", "--data", "TABLE", "--config", "none.toml"], 1, "no file none.toml"),
         (["./nowhere", "--data", "TABLE"], 1, "there is no directory ./nowhere"),
         (["BARE", "--data", "TABLE"], 1, "there is no tokenizer beside the model"),
-        (["MODEL", "--data", "TABLE", "--output", "TABLE/run"], 1, "could not write"),
+        (["MODEL", "--data", "TABLE", "--output", "TABLE/run"], 1, "which is a file: name another place"),
     ],
 )
 def test_bad_input_is_one_sentence_with_its_code(

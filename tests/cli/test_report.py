@@ -50,7 +50,7 @@ def test_the_summary_can_be_json(run, saved):
     [
         (["none.jsonl"], 1, "no file none.jsonl"),
         ([], 2, "Missing argument"),
-        (["films.jsonl", "--output", "methods.json/r.html"], 1, "could not write"),
+        (["films.jsonl", "--output", "methods.json/r.html"], 1, "which is a file: name another place"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(run, saved, monkeypatch, arguments, code, said):

@@ -71,8 +71,10 @@ def check_place(output: Path | None, directory: bool = False) -> None:
     there = next(place for place in (output, *output.absolute().parents) if place.exists())
     if there == output and there.is_dir() and not directory:
         raise StorageError(f"{output} is a directory: name a file in it, or elsewhere, with --output")
-    if not os.access(there, os.W_OK) or (not there.is_dir() and (directory or there != output)):
-        raise StorageError(f"nothing can be written to {output}, because of {there}: name another place with --output")
+    if not there.is_dir() and (directory or there != output):
+        raise StorageError(f"nothing can be put into {there}, which is a file: name another place with --output")
+    if not os.access(there, os.W_OK):
+        raise StorageError(f"{output} cannot be written, as {there} is not yours to change: name another with --output")
 
 
 def load_run(run: str = EMBEDDED, **settings: Any) -> Fit:

@@ -55,11 +55,11 @@ def _run(name: str, setup: Setup, seeds: int) -> Mapping[str, Any]:
     """Run a study to its end, showing its news as they come."""
     from ..studies import STUDIES
 
-    result = None
+    result, run = None, STUDIES.get(name)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=complain, transient=True) as progress:
         task = progress.add_task(name, total=seeds)
-        for news in STUDIES.get(name)(setup):
+        for news in run(setup):
             if isinstance(news, int):
                 progress.update(task, total=news)
             elif isinstance(news, str):
