@@ -49,7 +49,7 @@ def test_what_is_predicted_can_be_asked_about(explainer, target):
         ),
         (0, "example 0 was asked about 'negative'"),
         ("postive", "no label named 'postive'; did you mean 'positive'"),
-        (7, "there is no label 7: the model knows 2, negative, positive"),
+        (7, "there is no label 7: the model knows negative, positive, counted from 0"),
         ((3, 5), "the model predicts label, no span"),
         (["positive"], "1 targets were given for 2 examples"),
     ],

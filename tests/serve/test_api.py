@@ -245,9 +245,9 @@ def bomb(width, height):
     [
         (bomb(30_000, 30_000), "pixels"),
         (bomb(6_000, 6_000), "6000×6000 pixels, more than the 24,000,000"),
-        (b"GIF89a", "is none"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "its bytes are not"),
-        (b"", "is none"),
+        (b"GIF89a", "cannot be read"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "its bytes are none of BMP"),
+        (b"", "cannot be read"),
         (picture()[:-40], "cannot be read as a picture"),
     ],
     ids=["bomb", "large", "head only", "program", "nothing", "cut off"],

@@ -12,6 +12,7 @@ import typer
 
 from .common import EMBEDDED, aside, check_place, complain, load_run, plain, read_depth, say, stoppable, usual_device
 from .inputs import Inputs
+from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, TextColumn
 
 EXAMPLE = "Example: diffmask compare --input texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
 METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
@@ -32,20 +33,18 @@ def compare(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to compare on, or paths of images.")
     ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--input", help="A table of texts, a .txt of lines, a folder of images.")
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
-    pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
-    image_column: Annotated[str, typer.Option(help="The column of images or their paths.")] = "image",
-    run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
-    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
+    file: Source = None,
+    text_column: TextColumn = "text",
+    pair_column: PairColumn = "",
+    image_column: ImageColumn = "image",
+    run: RunName = EMBEDDED,
+    model: ModelPlace = None,
+    device: Device = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 16,
     methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
     metrics: Annotated[str, typer.Option(help="Metrics, with commas; `diffmask list` names them.")] = METRICS,
     removal: Annotated[str, typer.Option(help="What stands in for a removed unit.")] = "baseline",
-    depth: Annotated[str, typer.Option(help="A number, which may count from the end, or a site's name.")] = "-1",
+    depth: Depth = "-1",
     seed: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 0,
     form: Annotated[Form, typer.Option("--format", help="How the table is written.")] = Form.table,
     output: Annotated[Path | None, typer.Option(help="Write the table to this file.")] = None,

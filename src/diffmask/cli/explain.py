@@ -24,6 +24,7 @@ from .common import (
     watched,
 )
 from .inputs import Inputs, name_of
+from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, TextColumn
 
 if TYPE_CHECKING:
     from ..explaining.explainer import Explainer
@@ -36,23 +37,21 @@ def explain(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="Texts to explain, or paths of images.")
     ] = None,
-    run: Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")] = EMBEDDED,
-    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--input", help="A table of texts, a .txt of lines, a folder of images.")
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="The column of the text.")] = "text",
-    pair_column: Annotated[str, typer.Option(help="The column of the second text of a pair.")] = "",
-    image_column: Annotated[str, typer.Option(help="The column of images or their paths.")] = "image",
+    run: RunName = EMBEDDED,
+    model: ModelPlace = None,
+    file: Source = None,
+    text_column: TextColumn = "text",
+    pair_column: PairColumn = "",
+    image_column: ImageColumn = "image",
     kind: Annotated[Kind | None, typer.Option(help="Of the embedded probes: masks the input or hidden states.")] = None,
-    depth: Annotated[str, typer.Option(help="A number, which may count from the end, or a site's name.")] = "-1",
+    depth: Depth = "-1",
     target: Annotated[
         str, typer.Option(help="What must be predicted: a label, an index, a span 3:5, a step.")
     ] = "predicted",
     certify: Annotated[bool, typer.Option("--certify", help="Add units back until the margin holds.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a text that is too long, not cut it.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples explained at once.")] = 64,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
+    device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="Write one JSON object a line to this file, or Parquet shards to a directory.")

@@ -54,7 +54,7 @@ def resolve(given: dict[str, Any], source: str) -> tuple[RunConfig, Place]:
     groups = {name: _group(given, name, source) for name in ("data", "task", "fit")}
     model = given.get("model")
     if not isinstance(model, str) or not model:
-        raise SettingError(f"no model is named: give a directory, or a name on the Hub")
+        raise SettingError("no model is named: give a directory, or a name on the Hub")
     place = fetch(model, given.get("revision") or None)
     task = _task(groups["task"], groups["data"], place)
     name = given.get("recipe") or RECIPES.get(task["kind"], "text")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .common import complain, load_run, say, stoppable, usual_device
+from .options import Device, ModelPlace
 
 EXAMPLE = "Example: diffmask serve runs/mine --port 8080"
 HERE = "127.0.0.1"
@@ -17,8 +18,8 @@ def serve(
     run: Annotated[
         str, typer.Argument(metavar="RUN", help="What `diffmask fit` wrote, or its name on the Hub; or embedded.")
     ],
-    model: Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")] = None,
+    model: ModelPlace = None,
+    device: Device = None,
     host: Annotated[str, typer.Option(help="The address to listen on; beyond this machine it takes a token.")] = HERE,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8000,
     token: Annotated[

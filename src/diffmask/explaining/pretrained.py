@@ -132,8 +132,8 @@ def _moved(fitted: Fit, device: torch.device | str | None, dtype: torch.dtype | 
             fitted.model.model.to(device)
         except (RuntimeError, AssertionError, AttributeError) as error:
             raise ModelError(
-                f"the model cannot be moved to '{device}' ({str(error).splitlines()[0][:200]}): give cpu, or cuda where "
-                "there is a GPU"
+                f"the model cannot be moved to '{device}' ({str(error).splitlines()[0]}): give cpu, or cuda "
+                "where there is a GPU"
             ) from error
     return replace(fitted, probe=fitted.probe.to(fitted.model.device))
 

@@ -116,7 +116,8 @@ def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = Fal
         raise DataError(f"{name} is too large to be decoded ({error}): make it smaller first") from error
     except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
         if isinstance(error, UnidentifiedImageError) and formats:
-            raise DataError(f"{name} cannot be read: its bytes are none of {', '.join(FORMATS)}; save it as PNG") from None
+            known = ", ".join(FORMATS)
+            raise DataError(f"{name} cannot be read: its bytes are none of {known}; save it as PNG") from None
         raise DataError(f"{name} cannot be read as a picture ({error}): replace it or leave it out") from error
 
 

@@ -565,7 +565,7 @@ const DiffMask = (() => {
       "div",
       { class: "dm-overview" },
       tile(items.length.toLocaleString("en"), items.length === 1 ? "explanation" : "explanations"),
-      tile(share(checked, (item) => item.verdict === "holds"), `hold the margin, of ${checked.length} verified`),
+      tile(share(checked, (item) => item.verdict === "holds"), `hold the margin, of ${checked.length.toLocaleString("en")} verified`),
       tile(share(decided, (item) => item.entry.verification.same_prediction), "keep their prediction"),
       tile(percent(mean(items.map((item) => item.share))), `of units kept · mean divergence ${average}`),
       cloud.part,
@@ -575,7 +575,7 @@ const DiffMask = (() => {
   /** Draw every example at (share kept, divergence): dots hold the margin, crosses break it. */
   function makeCloud(items, select) {
     const known = items.filter((item) => Number.isFinite(item.divergence));
-    const [wide, high, left, low] = [420, 82, 8, 14];
+    const [wide, high, left, low] = [420, 82, 8, 18];
     const svg = draw("svg", { viewBox: `0 0 ${wide} ${high + low}`, role: "img", "aria-label": "share kept and divergence of every example" });
     const part = make("div", { class: "dm-cloud" }, svg);
     if (known.length < 2) {
@@ -593,7 +593,7 @@ const DiffMask = (() => {
       svg.append(draw("line", { class: "dm-margin-line", x1: left, x2: wide - left, y1: y(margin), y2: y(margin) }));
       svg.append(draw("text", { x: wide - left, y: y(margin) - 3, "text-anchor": "end" }, `margin ${margin}`));
     }
-    svg.append(draw("text", { x: left, y: high + 12 }, "few units kept"), draw("text", { x: wide - left, y: high + 12, "text-anchor": "end" }, `${percent(widest)} kept`));
+    svg.append(draw("text", { x: left, y: high + 16 }, "few units kept"), draw("text", { x: wide - left, y: high + 16, "text-anchor": "end" }, `${percent(widest)} kept`));
     const beyond = items.filter((item) => item.divergence === Infinity).length;
     svg.append(draw("text", { x: left, y: 8 }, beyond ? `divergence (∞ for ${beyond}, not drawn)` : "divergence"));
     for (const item of known) {
