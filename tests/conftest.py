@@ -1,6 +1,7 @@
 """Models small enough to know the answer, and one thread: two cores are shared with other jobs."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from diffmask.types import Batch
 __all__ = ["chromium", "chromium_page"]  # fixtures of tests/browser.py, for every test
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it puts aside with Ctrl-C ignored
 os.environ.pop("FORCE_COLOR", None)  # some CI sets it, and colours would stand between the words
 
 
