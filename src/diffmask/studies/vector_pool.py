@@ -1,7 +1,6 @@
 """Word vectors of all corpora of a study, trained together once and read by every job.
 
-A corpus alone is too small for its own: on SST, whose 6,355 sentences are a third of a million words, a classifier
-that starts from vectors of the pooled training texts is right five points more often. Test texts are never read.
+A corpus alone may be too small for its own: SST has a few thousand sentences. Test texts are never read.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ same random size are kept in turn, and the scores φ of the units learn by least
 
 Sizes are even between one unit and all but one, so what is learned is a unit's mean effect over all budgets: that of
 keeping it in small sets, and of removing it from large ones. The model is only run, never differentiated: the gradient
-of a hard choice says little about the choice, and with it a ranking of patches came out worse than at random. With D
-the probability lost by what was decided the ranking has a direction: what speaks for the decision comes first, what
-speaks against it last. There is no λ, no margin and no collapse. It may rank what no layer knows to be needed: take
-the set from `fit`.
+at a hard choice is local and says little about the choice. With D the probability lost by what was decided the ranking
+has a direction: what speaks for the decision comes first, what speaks against it last. There is no λ, no margin and no
+collapse. It may rank what no layer knows to be needed: take the set from `fit`.
 """
 
 from __future__ import annotations

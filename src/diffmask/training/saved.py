@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StorageError
-from ..gates.probe import make_probe
+from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
 from ..provenance import versions
 from ..settings import from_dict, to_dict
@@ -23,7 +23,20 @@ KIND = "probe"
 
 def save_fit(fitted: Fit, path: str | Path) -> None:
     """Write the probe, its settings, its scores and the fingerprint of its model."""
-    info = {
+    info = {**about(fitted), "restarts": fitted.restarts, "history": fitted.history}
+    save_tensors(path, KIND, fitted.probe.state_dict(), info)
+
+
+def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
+    """Read a probe back, refusing one that was fitted on another model or other sites."""
+    info, config, probe = load_probe(path, KIND, FitConfig, model, task)
+    scores = [DepthScore(**score) for score in info["scores"]]
+    return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])
+
+
+def about(fitted: Any) -> dict[str, Any]:
+    """Describe a fit or a ranking: what it belongs to, what it reads, how it was made and how good it is."""
+    return {
         "fingerprint": fitted.fingerprint,
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
@@ -31,23 +44,20 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
         "ask": getattr(fitted.task, "ask", None),
         "settings": to_dict(fitted.config),
         "scores": [asdict(score) for score in fitted.scores],
-        "restarts": fitted.restarts,
-        "history": fitted.history,
         "versions": versions(),
     }
-    save_tensors(path, KIND, fitted.probe.state_dict(), info)
 
 
-def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
-    """Read a probe back, refusing one that was fitted on another model or other sites."""
-    tensors, info = load_tensors(path, KIND)
+def load_probe(
+    path: str | Path, kind: str, settings: type[Any], model: Adapter, task: Task
+) -> tuple[dict[str, Any], Any, Probe]:
+    """Read a probe of some kind back with its description and settings, onto the device of its model."""
+    tensors, info = load_tensors(path, kind)
     check_belongs(path, info, model, task)
-    config = from_dict(FitConfig, info["settings"], str(path))
+    config = from_dict(settings, info["settings"], str(path))
     probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
     probe.load_state_dict(tensors)
-    probe.to(model.device)
-    scores = [DepthScore(**score) for score in info["scores"]]
-    return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])
+    return info, config, probe.to(model.device)
 
 
 def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, task: Task) -> None:
