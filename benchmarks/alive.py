@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -53,3 +54,12 @@ def most_bytes(run: Callable[[], object], alive: Iterable[Tensor]) -> int:
     with count:
         run()
     return count.most
+
+
+def held_bytes() -> int:
+    """Return the bytes a GPU holds for tensors that others left there, and for the libraries that multiply matrices."""
+    if not torch.cuda.is_available():
+        return 0
+    gc.collect()
+    torch.zeros(8, 8, device="cuda") @ torch.zeros(8, 8, device="cuda")  # cuBLAS takes its memory at the first product
+    return int(torch.cuda.memory_allocated())

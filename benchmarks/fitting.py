@@ -12,9 +12,10 @@ from diffmask.gates.probe import Probe
 from diffmask.objective.objective import Objective
 from diffmask.training.cache import Cache
 from diffmask.training.fit import Fit
+from diffmask.training.optimizer import OPTIMIZERS
 from diffmask.training.step import Look, look, step
 
-from .alive import most_bytes
+from .alive import held_bytes, most_bytes
 from .clock import ratios
 from .subjects import BATCH, Subject, minilm
 
@@ -23,7 +24,7 @@ def one_step(subject: Subject, fitted: Fit, depth: int, cache: Cache | None = No
     """Return one whole training step at one depth: look, vote, mask, run again, backward, update."""
     probe: Probe = fitted.probe
     objective = Objective(fitted.config.objective, probe.depth_count).to(subject.model.device)
-    optimizer = torch.optim.AdamW(probe.parameters(), lr=1e-5)
+    optimizer = OPTIMIZERS.get(fitted.config.optimizer)(probe.parameters(), lr=1e-5)
     rows, device = list(range(BATCH)), subject.model.device
     batch = subject.task.collate(rows)
     noise = torch.Generator(device).manual_seed(0)
@@ -98,6 +99,12 @@ def memory(device: str) -> list[dict[str, Any]]:
 
 
 def _peak(device: str, name: str) -> int:
+    """Return the most bytes that were in tensors, less those of what was measured before."""
+    before = held_bytes()
+    return _whole_peak(device, name) - before
+
+
+def _whole_peak(device: str, name: str) -> int:
     subject = minilm(device)
     if name == "fine-tuning":
         model, batch = subject.model.model, subject.batch()

@@ -63,13 +63,14 @@ class Treebank(TensorTask):
         mean, spread, least, most = LENGTHS
         draw = torch.Generator().manual_seed(0)
         self.counts = (torch.randn(count, generator=draw) * spread + mean).round().long().clamp(least, most)
+        self.known: list[int] = self.counts.tolist()
         ids = torch.randint(1000, 29000, (count, most), generator=draw)
         valid = torch.arange(most) < self.counts.unsqueeze(1)
         inputs = {"input_ids": ids * valid, "attention_mask": valid.long()}
         super().__init__(inputs, valid, lambda out: {"label": Categorical(out.logits)}, max(1, count // 8))
 
     def lengths(self, examples: Any) -> list[int]:
-        return [int(self.counts[i]) for i in examples]
+        return [self.known[i] for i in examples]
 
     def collate(self, examples: Any) -> Any:
         width = max(self.lengths(examples))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.types import Batch, Bernoulli, Categorical, Value, split_prediction
+from diffmask.types import Batch, Bernoulli, Categorical, Value, join_predictions, split_prediction
 
 VALID = torch.tensor([[True, True, True], [True, False, False]])
 PLACE = torch.tensor([[-1, 0, 0, 1, 2, -1], [0, -1, 0, -1, -1, -1]])
@@ -110,3 +110,7 @@ def test_a_prediction_for_copies_is_taken_apart_copy_by_copy(head):
     for copy, part in enumerate(parts):
         assert type(part["answer"]) is head and part["other"].real is None
         assert torch.equal(part["answer"].raw, raws[copy]) and torch.equal(part["answer"].real, reals[copy])
+    again = join_predictions(parts)
+    assert type(again["answer"]) is head and again["other"].real is None
+    assert torch.equal(again["answer"].raw, whole["answer"].raw)
+    assert torch.equal(again["answer"].real, whole["answer"].real)

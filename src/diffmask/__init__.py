@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .tasks.units import Kept as Kept
     from .training.budget import BudgetConfig as BudgetConfig
     from .training.budget import fit_budget as fit_budget
+    from .training.choose import choose as choose
     from .training.config import FitConfig as FitConfig
     from .training.config import recipe as recipe
     from .training.fit import Fit as Fit
@@ -81,6 +82,7 @@ _PUBLIC = {
     "adapt": "models.adapter",
     "capture": "models.sites",
     "certify": "explaining.certify",
+    "choose": "training.choose",
     "compare": "evaluation.compare",
     "explain": "explaining.explain",
     "explain_file": "bulk.run",

@@ -6,7 +6,7 @@ Axis names in shapes: *batch* examples, *unit* tokens, patches or time steps, *h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -168,11 +168,24 @@ def counted(head: Categorical | Bernoulli | Value) -> Tensor:
 def split_prediction(prediction: Prediction, count: int) -> list[Prediction]:
     """Take a prediction for `count` copies of a batch apart, copy by copy."""
 
-    def part(head: Categorical | Bernoulli | Value, copy: int) -> Categorical | Bernoulli | Value:
-        real = None if head.real is None else head.real.chunk(count)[copy]
-        return replace(head, raw=head.raw.chunk(count)[copy], real=real)
+    def parts(head: Categorical | Bernoulli | Value) -> list[Categorical | Bernoulli | Value]:
+        reals = [None] * count if head.real is None else head.real.chunk(count)
+        return [replace(head, raw=raw, real=real) for raw, real in zip(head.raw.chunk(count), reals, strict=True)]
 
-    return [{name: part(head, copy) for name, head in prediction.items()} for copy in range(count)]
+    split = {name: parts(head) for name, head in prediction.items()}
+    return [{name: heads[copy] for name, heads in split.items()} for copy in range(count)]
+
+
+def join_predictions(predictions: Sequence[Prediction]) -> Prediction:
+    """Put the predictions for several batches one after the other."""
+
+    def whole(heads: Sequence[Categorical | Bernoulli | Value]) -> Categorical | Bernoulli | Value:
+        reals = [head.real for head in heads if head.real is not None]
+        return replace(heads[0], raw=torch.cat([h.raw for h in heads]), real=torch.cat(reals) if reals else None)
+
+    if len(predictions) == 1:
+        return predictions[0]
+    return {name: whole([prediction[name] for prediction in predictions]) for name in predictions[0]}
 
 
 def decisions(prediction: Prediction) -> dict[str, Tensor]:
@@ -189,9 +202,9 @@ def check_finite(prediction: Prediction, when: str = "") -> None:
 def broken(head: Categorical | Bernoulli | Value) -> Bool[Tensor, " batch"]:
     """Say of which examples an output is NaN or infinite, without waiting for the device."""
     raw = counted(head)
-    bad, lowest = torch.isnan(raw) | (raw == torch.inf), raw == -torch.inf
-    # A category may be ruled out with −inf, but not every one.
-    bad = bad | (lowest.all(-1, keepdim=True) if isinstance(head, Categorical) else lowest)
+    if isinstance(head, Categorical):  # a category may be ruled out with −inf, but not every one; NaN is the largest
+        raw = raw.amax(-1, keepdim=True)
+    bad = ~(raw.abs() < torch.inf)
     return bad.flatten(1).any(1) if bad.dim() > 1 else bad
 
 

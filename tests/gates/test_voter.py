@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from diffmask.gates.voter import PublishedVoter, Voter, bounded
+from diffmask.gates import voter as voters
+from diffmask.gates.voter import PublishedVoter, Voter, ask, bounded
 
 
 @pytest.fixture(autouse=True)
@@ -114,3 +115,25 @@ def test_a_published_vote_is_the_papers_formula(stretch, offset, inner):
 def test_vision_diffmasks_gate_has_as_many_weights_as_theirs():
     voter = PublishedVoter(1536, 192, 15.0, 8.0, inner=True)
     assert sum(parameter.numel() for parameter in voter.parameters()) == 295_491
+
+
+def test_voters_asked_at_once_say_and_learn_what_each_does_alone(monkeypatch):
+    some = [trained(Voter(width, 5, start)) for width, start in ((3, 1.5), (6, 0.0), (6, 0.0), (6, 0.0), (6, 1.0))]
+    for voter in some:
+        voter.standardise(torch.randn_like(voter.mean), torch.rand_like(voter.mean) + 0.5)
+    some.append(PublishedVoter(6, 5))
+    states = [torch.randn(2, 4, width) for width in (3, 6, 6, 6, 6, 6)]
+
+    def answers():
+        said = torch.stack(ask(some, states))
+        said.square().sum().backward()
+        weights = [parameter for voter in some for parameter in voter.parameters()]
+        found = [said.detach(), *(weight.grad.clone() for weight in weights)]
+        for voter in some:
+            voter.zero_grad()
+        return found
+
+    alone = answers()
+    monkeypatch.setitem(voters.SMALL, "cpu", 1 << 22)
+    for one, other in zip(answers(), alone, strict=True):
+        torch.testing.assert_close(one, other)

@@ -9,14 +9,18 @@ from diffmask.attribution.method import Question
 from diffmask.attribution.random import Random
 from diffmask.errors import SettingError, StorageError
 from diffmask.evaluation.compare import compare
+from diffmask.explaining.explain import explain
+from diffmask.gates.budget import keep_highest
 from diffmask.models.adapter import adapt
 from diffmask.settings import change
 from diffmask.tasks.text import TextClassification
-from diffmask.training.budget import BudgetConfig, Ranking, distance, fit_budget
+from diffmask.training.budget import BudgetConfig, fit_budget
+from diffmask.training.budget_score import SHARES, judge, scores_at
+from diffmask.training.choose import choose
 from diffmask.training.fit import fit
+from diffmask.training.saved import load_fit, save_fit
 from diffmask.training.saved_budget import load_budget, save_budget
 from diffmask.training.step import look
-from diffmask.types import Bernoulli, Value
 from patch_toy import patch_problem
 from tiny_text import SIZES, make_tokenizer
 from toys import EVIDENCE, Evidence, evidence_model, evidence_task, small_recipe
@@ -93,25 +97,22 @@ def test_a_divergence_ranks_without_a_sign():
     assert ordered(scores, (evidence[agreed] != 0).float(), valid) > 0.9
 
 
-def test_keeping_the_first_units_changes_less_than_removing_them(tokens):
-    assert all(score.kept < score.removed for score in tokens.scores) and len(tokens.scores) == 3
+def test_keeping_the_first_units_leaves_more_than_removing_them(tokens):
+    assert all(score.kept > score.removed for score in tokens.scores) and len(tokens.scores) == 3
 
 
-def test_changes_are_those_of_keeping_and_of_removing(tokens):
-    run = Ranking(tokens.model, tokens.task, config(measure="decision"), torch.device("cpu"))
+def test_a_ranking_is_judged_by_keeping_and_by_removing_its_first_units(tokens):
     batch = tokens.task.collate(range(8))
-    with tokens.model.frozen():
-        seen, far = look(tokens.model, tokens.task, batch), []
-    keep = (torch.rand(8, 6, generator=torch.Generator().manual_seed(0)) < 0.5).float()
     with torch.no_grad(), tokens.model.frozen():
-        kept, removed = run.changes(seen, tokens.probe, [1], [keep])
-    for mask in (keep, 1 - keep):
-        with tokens.model.frozen():
-            masked = seen.masked_by(tokens.probe, 1, mask)["output"].raw
-        decided = seen.original["output"].raw > 0
-        far.append(torch.nn.functional.softplus(torch.where(decided, -masked, masked)).detach())
-    torch.testing.assert_close(kept[0], far[0])
-    torch.testing.assert_close(removed[0], far[1])
+        seen = look(tokens.model, tokens.task, batch)
+        found, scores = judge(tokens.probe, seen, [1], "probability", 5.0), scores_at(tokens.probe, seen, [1])[0]
+        decided, left = seen.original["output"].raw > 0, torch.zeros(2, 8)
+        for share in SHARES:
+            first = keep_highest(scores, (share * batch.valid.sum(1)).round().long(), batch.valid)
+            for way, mask in enumerate((first, 1 - first)):
+                masked = seen.masked_by(tokens.probe, 1, mask)["output"].raw
+                left[way] += torch.where(decided, masked, -masked).sigmoid() / len(SHARES)
+    torch.testing.assert_close(found[:, 0], left)
 
 
 def test_the_same_seed_gives_the_same_ranking_and_the_model_is_left_as_it_was():
@@ -146,7 +147,7 @@ def test_text_is_ranked_at_every_layer_of_a_transformer():
     texts = ["a funny movie .", "enjoyable", "a fast enjoyable movie . funny", "a a fast movie"] * 4
     task = TextClassification(make_tokenizer(), texts, texts[:6])
     fitted = fit_budget(adapt(model), task, config(steps=40, batch_size=8))
-    assert len(fitted.scores) == 4 and all(score.kept < score.removed for score in fitted.scores)
+    assert len(fitted.scores) == 4 and all(score.kept > score.removed for score in fitted.scores)
     scores = BudgetScores(fitted.probe)(ask(fitted, texts[:4], 3))
     assert scores.isfinite().all()
 
@@ -164,22 +165,33 @@ def test_a_saved_ranking_ranks_as_before_and_knows_its_model(tokens, tmp_path):
         load_budget(path, evidence_model(other), evidence_task())
 
 
-def test_a_value_is_compared_by_its_squared_error():
-    one, other = {"y": Value(torch.tensor([1.0, 2.0]))}, {"y": Value(torch.tensor([3.0, 2.0]))}
-    assert distance(one, other, "decision").tolist() == [4.0, 0.0]
-    sure, unsure = {"y": Bernoulli(torch.tensor([3.0]))}, {"y": Bernoulli(torch.tensor([0.0]))}
-    assert float(distance(sure, unsure, "decision")) == pytest.approx(0.6931, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"steps": 0}, "steps of a budget fit must be positive, got 0"),
         ({"pairs": 0}, "pairs of a budget fit must be positive, got 0"),
         ({"depths_per_step": -1}, "depths_per_step of a budget fit must be 0 or more, got -1"),
-        ({"votes": "corrected"}, "a budget fit ranks at each depth alone"),
+        ({"weight_decay": -1}, "weight_decay of a budget fit must be 0 or more, got -1"),
+        ({"voter": "standard"}, "a budget fit ranks at each depth alone"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong, message):
     with pytest.raises(SettingError, match=message):
         config(**wrong)
+
+
+def test_a_threshold_makes_a_keep_set_of_a_ranking_that_holds_the_margin(tokens, tmp_path):
+    found = choose(tokens, margin=0.1)
+    assert found.feasible and all(0 < score.kept < 1 for score in found.scores)
+    assert (tokens.probe.shift == 0).all()  # the ranking is as it was
+    (loose,) = {choose(tokens, margin=10.0).scores[0].kept}
+    assert loose <= found.scores[0].kept
+    assert all(each.verification.divergence < 1 for each in explain(found, [0, 1]))
+    save_fit(found, tmp_path / "chosen.safetensors")
+    again = load_fit(tmp_path / "chosen.safetensors", evidence_model(), evidence_task())
+    assert again.scores == found.scores and again.config == found.config
+
+
+def test_a_fit_does_not_train_rankers():
+    with pytest.raises(SettingError, match="use fit_budget, then choose"):
+        fit(evidence_model(), evidence_task(), small_recipe(votes="separate", voter="ranker"))

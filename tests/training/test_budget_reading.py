@@ -8,9 +8,8 @@ from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.models.adapter import adapt
 from diffmask.settings import change
 from diffmask.tasks.images import ImageClassification
-from diffmask.training.budget import BudgetConfig, distance, fit_budget
+from diffmask.training.budget import BudgetConfig, fit_budget
 from diffmask.training.step import look
-from diffmask.types import Categorical
 from tiny_vision import ARCHITECTURES, build, images
 
 NAME = "DeiTForImageClassification"
@@ -47,8 +46,3 @@ def test_a_ranking_is_fitted_at_the_depths_asked_for_alone():
 def test_a_voter_may_read_every_site_up_to_its_own():
     probe = make_probe(["a", "b", "c"], [2, 3, 4], ProbeConfig(reads="all"))
     assert list(probe.reads(2)) == [0, 1, 2] and probe.voter(2).first.in_features == 9
-
-
-def test_a_probability_is_measured_with_its_sign():
-    original, masked = ({"label": Categorical(torch.tensor([logits]))} for logits in ([2.0, 0.0], [0.0, 0.0]))
-    assert float(distance(original, masked, "probability")) == pytest.approx(0.5)

@@ -5,6 +5,7 @@ import torch
 
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import Objective, ObjectiveConfig
+from diffmask.training import step as steps
 from diffmask.training.fit import fit
 from diffmask.training.random import draw_depths
 from diffmask.training.step import look, step
@@ -66,6 +67,30 @@ def test_a_step_at_several_depths_weighs_each_as_a_step_of_its_own(kind, votes):
     torch.testing.assert_close(first.divergence, alone.divergence)
     torch.testing.assert_close(first.kept, alone.kept)
     assert len(losses([0, 2])) == 2
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+@pytest.mark.parametrize("depths", [[0, 1, 2], [0, 2]])
+@pytest.mark.parametrize("progress", [0.5, None])
+def test_depths_weighed_together_learn_what_they_learn_one_after_the_other(kind, depths, progress, monkeypatch):
+    seen, probe = looked(kind)
+    shares = [0.1 * depth for depth in depths] if progress is None else [progress] * len(depths)
+
+    def learned():
+        objective = Objective(ObjectiveConfig(smooth=0.1, tighten=0.9), 3)
+        objective.start.copy_(torch.tensor([3.0, 2.0, 1.0]))
+        probe.zero_grad()
+        with seen.model.frozen():
+            losses = step(seen, probe, objective, depths, progress=shares, generator=torch.Generator().manual_seed(0))
+            torch.stack([loss.total for loss in losses]).sum().backward()
+        terms = [term.detach() for loss in losses for term in (loss.total, loss.divergence, loss.kept)]
+        gradients = [parameter.grad.clone() for parameter in probe.parameters() if parameter.grad is not None]
+        return [*terms, objective.dual.multiplier, objective.dual.smoothed, *gradients]
+
+    together = learned()
+    monkeypatch.setattr(steps, "together", lambda votes: None)
+    for one, other in zip(together, learned(), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_fit_of_all_depths_at_every_step_trains_each_of_them():

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..gates.probe import Probe
-from ..training.budget import scores_at
+from ..training.budget_score import scores_at
 from ..training.step import look
 from .method import Method, Question
 

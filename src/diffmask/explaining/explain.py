@@ -106,13 +106,13 @@ def describe(
     if verdict is not None:
         check_masked(verdict.broken)
         measured = verifications(fitted, verdict.distances, verdict.original, verdict.masked)
+    # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.
     counts: list[int] = chunk.valid.sum(1).tolist()
-    scores = torch.split(answer.scores[:, chunk.valid], counts, 1)
-    chosen = torch.split(answer.kept[chunk.valid], counts)
+    split: Callable[..., list[Tensor]] = torch.ops.aten.split_with_sizes_copy
+    scores, chosen = split(answer.scores[:, chunk.valid], counts, 1), split(answer.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
-        # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.
-        yield row, Explanation(tuple(names), depths, score.clone(), depth, keep.clone(), check, certified, about)
+        yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, about)
 
 
 def info(fitted: Fit) -> dict[str, Any]:

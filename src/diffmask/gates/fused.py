@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .voter import Voter
 
-LARGE = 1 << 25  # numbers in all states, from which on a copy of them is not worth the kernels it saves
+LARGE = {"cpu": 0, "cuda": 1 << 25}  # numbers in all states, from which on a copy is not worth the kernels it saves
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,18 @@ class Fused:
     def __call__(self, states: Sequence[Tensor]) -> Float[Tensor, "depth batch unit"]:
         """Return the logit of every voter for every unit, from the states of all sites in order."""
         rows = [state.flatten(0, 1) for state in states]
-        together = rows[0].is_cuda and len(rows) * rows[0].numel() < LARGE
-        hidden = self._together(rows) if together else None
-        found = self._one_by_one(rows) if hidden is None else (hidden * self.last.unsqueeze(1)).sum(-1)
+        few = len(rows) * rows[0].numel() < LARGE.get(rows[0].device.type, 0)
+        found = self._together(rows) if few else self._one_by_one(rows)
         return (found + self.start.unsqueeze(1)).view(len(self.bias), *states[0].shape[:2])
 
-    def _together(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[Tensor, "depth row hidden"]:
+    def _together(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[Tensor, "depth row"]:
         inner = self.bias.unsqueeze(1).repeat(1, len(rows[0]), 1)
         if self.first is not None:
             usual = rows[0].float() - self.means[0]
             inner.baddbmm_(usual.expand(len(inner), *usual.shape), self.first)
         own = inner[len(inner) - len(self.own) :]  # the voter of the input itself has nothing else to read
         own.baddbmm_(torch.stack(list(rows[len(rows) - len(own) :])).float() - self.own_means, self.own)
-        return inner.sigmoid_()
+        return torch.bmm(inner.sigmoid_(), self.last.unsqueeze(-1)).squeeze(-1)
 
     def _one_by_one(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[Tensor, "depth row"]:
         count, width = rows[0].shape
@@ -96,5 +95,6 @@ def fuse(voters: Sequence[Voter], reads: Sequence[Sequence[int]], widths: Sequen
 
 def version(voters: Sequence[Voter]) -> tuple[object, ...]:
     """Return what changes whenever a weight does, without looking at the weights."""
-    tensors = [t for voter in voters for t in (*voter.parameters(), *voter.buffers())]
-    return tuple((t.data_ptr(), t._version) for t in tensors)
+    layers = [(voter.first.weight, voter.first.bias, voter.last.weight, voter.last.bias) for voter in voters]
+    usual = [(voter.mean, voter.scale) for voter in voters]
+    return tuple((t.data_ptr(), t._version) for tensors in (*layers, *usual) for t in tensors)

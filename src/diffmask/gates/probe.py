@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Annotated, Literal, cast
 
 import torch
@@ -22,9 +23,10 @@ from ..settings import check_choices
 from .baseline import Baseline, BaselineConfig
 from .fused import Fused, fuse, version
 from .hard_concrete import HardConcrete
+from .ranker import Ranker
 from .score_function import ScoreFunction
-from .voter import PublishedVoter, Voter, bounded
-from .votes import Gate, Votes
+from .voter import PublishedVoter, Voter, ask, bounded
+from .votes import Gate, Votes, span
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class ProbeConfig:
     ] = "baseline"
     gate: Annotated[Literal["hard-concrete", "reinforce"], "how a logit becomes a decision"] = "hard-concrete"
     voter: Annotated[
-        Literal["standard", "published", "published-vision"], "the network that votes: ours, or one of the papers'"
+        Literal["standard", "published", "published-vision", "ranker"],
+        "the network that votes: ours, or one of the papers'; or one that orders units, for fit_budget",
     ] = "standard"
+    blocks: Annotated[int, "rankers: layers in which the units of an example look at each other"] = 2
     stretch: Annotated[float, "published voters: α, how far a logit may be from its bias"] = 10.0
     offset: Annotated[float, "published voters: β, where that bias starts"] = 5.0
     reads: Annotated[
@@ -65,8 +69,9 @@ class ProbeConfig:
             )
         if self.removal == "knockout" and self.kind == "hidden":
             raise SettingError("probe.removal = knockout hides input units from all layers: use it with kind = input")
-        if self.hidden < 0:
-            raise SettingError(f"probe.hidden must be 0 or a width, got {self.hidden}")
+        for name, what in (("hidden", "0 or a width"), ("blocks", "0 or a number of layers")):
+            if getattr(self, name) < 0:
+                raise SettingError(f"probe.{name} must be {what}, got {getattr(self, name)}")
         if not 0 < self.start_open < 1:
             raise SettingError(
                 f"probe.start_open must lie between 0 and 1, got {self.start_open}: 0.8 to 0.9 work well"
@@ -139,26 +144,48 @@ class Probe(nn.Module, ABC):
 
     def votes(self, reading: Mapping[str, Tensor], depths: Sequence[int]) -> list[Votes]:
         """Return the votes at each of the depths, each voter asked once."""
+        if self.config.voter == "ranker":
+            scores = [self.rank(reading, depth) + self.shift[depth] for depth in depths]
+            return [Votes(each.unsqueeze(0), self.gates[depth]) for depth, each in zip(depths, scores, strict=True)]
         asked = sorted({voter for depth in depths for voter in self.voters_at(depth)})
         # A vote that is only corrected from above is not trained here, and needs no gradient.
         trained = set(depths) if self.config.votes == "corrected" else set(asked)
-        said = {voter: self._ask(reading, voter, voter in trained) for voter in asked}
-        return [self._combined([said[voter] for voter in self.voters_at(depth)], depth) for depth in depths]
+        said = self._ask(reading, asked, trained)
+        if self.config.votes == "coupled":
+            each = {d: self._bounded(torch.stack([said[voter] for voter in self.voters_at(d)])) for d in depths}
+            return [Votes(each[depth] + self.shift[depth], self.gates[depth]) for depth in depths]
+        some = sorted(set(depths))
+        logits = self._bounded(self._corrected(said, some)) + self.shift[span(some)].view(-1, 1, 1)
+        rows = dict(zip(some, logits.unsqueeze(1).unbind(), strict=True))
+        return [Votes(rows[depth], self.gates[depth]) for depth in depths]
 
-    def _ask(self, reading: Mapping[str, Tensor], depth: int, trained: bool) -> Float[Tensor, "batch unit"]:
-        with torch.set_grad_enabled(trained and torch.is_grad_enabled()):
-            logits: Tensor = self.voter(depth)(self._input(reading, depth))
-        return logits
+    def _ask(self, reading: Mapping[str, Tensor], asked: Sequence[int], trained: set[int]) -> dict[int, Tensor]:
+        """Return what each voter says."""
+        said: dict[int, Tensor] = {}
+        for learns, group in groupby(asked, key=trained.__contains__):
+            with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
+                some = list(group)
+                answers = ask([self.voter(voter) for voter in some], [self._input(reading, voter) for voter in some])
+            said.update(zip(some, answers, strict=True))
+        return said
 
-    def _combined(self, logits: Sequence[Tensor], depth: int) -> Votes:
-        if self.config.votes == "corrected":
-            # What lower depths decide is theirs: a deeper loss must not train it, or depth would mean nothing.
-            *lower, last = logits
-            logits = [sum((logit.detach() for logit in lower), start=last)]
-        stacked = torch.stack(list(logits))
-        if self.config.voter == "standard":
-            stacked = bounded(stacked, self.config.bound)
-        return Votes(stacked + self.shift[depth], self.gates[depth])
+    def _corrected(self, said: Mapping[int, Tensor], depths: Sequence[int]) -> Float[Tensor, "depth batch unit"]:
+        """Add what lower voters say to what the voter of each depth says, where they decide with it."""
+        total = torch.stack([said[depth] for depth in depths])
+        with torch.no_grad():  # what lower depths decide is theirs: a deeper loss that trained it would blur depths
+            for lower in (voter for voter in said if voter in self.voters_at(depths[-1])[:-1]):
+                total[sum(depth <= lower for depth in depths) :].add_(said[lower])
+        return total
+
+    def _bounded(self, logits: Tensor) -> Tensor:
+        return bounded(logits, self.config.bound) if self.config.voter == "standard" else logits
+
+    def rank(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit"]:
+        """Return the score of every unit at `depth`, where the voters are rankers, which ask which units are real."""
+        ranker = self.voters[depth]
+        if not isinstance(ranker, Ranker):
+            raise SettingError("this probe chooses units and does not rank them: take the probe of fit_budget")
+        return ranker(self._input(reading, depth), getattr(reading, "valid", None))
 
     def log_keep(self, reading: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:
         """Return the log probability of being kept at every depth; without gradients all voters are asked at once."""
@@ -176,19 +203,18 @@ class Probe(nn.Module, ABC):
         """Return all voters as one, made anew when a weight has changed; None where each has to be asked alone."""
         if self.config.voter != "standard" or (self.config.votes == "coupled" and self.config.kind == "input"):
             return None
-        voters = [self.voter(depth) for depth in range(self.depth_count)]
-        assert all(isinstance(voter, Voter) for voter in voters)  # as the settings say
-        now = version(cast(list[Voter], voters))
+        voters = cast(list[Voter], list(self.voters))  # as the settings say
+        now = version(voters)
         if self._kept_fused is None or self._kept_fused[0] != now:
             reads = [self.reads(depth) for depth in range(self.depth_count)]
-            self._kept_fused = now, fuse(cast(list[Voter], voters), reads, self.read_widths)
+            self._kept_fused = now, fuse(voters, reads, self.read_widths)
         return self._kept_fused[1]
 
     def standardise(self, means: Sequence[Tensor], stds: Sequence[Tensor]) -> None:
         """Tell each voter what is usual at the sites it reads."""
         for depth in range(self.depth_count):
             mean, std = (torch.cat([stats[i] for i in self.reads(depth)]) for stats in (means, stds))
-            self.voter(depth).standardise(mean, std)
+            cast(Voter, self.voters[depth]).standardise(mean, std)
 
     def _input(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
         return torch.cat([reading[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)
@@ -196,6 +222,8 @@ class Probe(nn.Module, ABC):
     def _make_voter(self, depth: int) -> nn.Module:
         inputs = sum(self.read_widths[i] for i in self.reads(depth))
         hidden = self.config.hidden or max(32, self.widths[depth] // 4)
+        if self.config.voter == "ranker":
+            return Ranker(inputs, hidden, self.config.blocks)
         if self.config.voter != "standard":
             c = self.config
             return PublishedVoter(inputs, hidden, c.stretch, c.offset, inner=c.voter == "published-vision")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
+from itertools import chain
 from typing import Any
 
 import torch
@@ -52,7 +53,8 @@ class Adapter:
         if placed := getattr(self.model, "hf_device_map", None):  # what is offloaded computes on the first GPU
             homes = [torch.device(place) for place in placed.values() if place != "disk"]
             return next((home for home in homes if home.type != "cpu"), torch.device("cpu"))
-        return next((t.device for t in (*self.model.parameters(), *self.model.buffers())), torch.device("cpu"))
+        tensors = chain(self.model.parameters(), self.model.buffers())
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
     @property
     def dtype(self) -> torch.dtype:

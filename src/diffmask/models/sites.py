@@ -214,10 +214,12 @@ def _forward(module: nn.Module, new: Callable[..., Any]) -> Iterator[None]:
 def _argument(site: Site, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
     """Find where the caller passed the site's argument: by position or by keyword."""
     item = site.item
+    if (item < len(args)) if isinstance(item, int) else item in kwargs:
+        return item  # as nearly always; the signature takes long to read
     names = [name for name in signature(site.module.forward).parameters if name not in ("args", "kwargs")]
-    if isinstance(item, str) and item not in kwargs and item in names:
+    if isinstance(item, str) and item in names:
         item = names.index(item)
-    elif isinstance(item, int) and item >= len(args):
+    elif isinstance(item, int):
         left = [name for name in names if name in kwargs] + [name for name in kwargs if name not in names]
         item = left[item - len(args)] if item - len(args) < len(left) else item
     return item

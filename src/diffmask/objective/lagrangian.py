@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..errors import SettingError
 from ..settings import check_choices
 
-Index = int | slice  # one depth, or all examples
+Index = int | slice | list[int]  # one depth, several, or all examples
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ move again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -68,11 +68,21 @@ class ObjectiveConfig:
 
 @dataclass(frozen=True)
 class Loss:
-    """The terms of one step, kept apart so that logs can show each."""
+    """The terms of one step, kept apart so that logs can show each; at several depths at once, one after the other."""
 
-    total: Float[Tensor, ""]
-    divergence: Float[Tensor, " batch"]
-    kept: Float[Tensor, " batch"]
+    total: Float[Tensor, " *depth"]
+    divergence: Float[Tensor, " *depth batch"]
+    kept: Float[Tensor, " *depth batch"]
+
+    def each(self) -> list[Loss]:
+        """Take the loss of several depths apart."""
+        parts = (terms.unbind() for terms in (self.total, self.divergence, self.kept))
+        return [Loss(*terms) for terms in zip(*parts, strict=True)]
+
+
+def over_examples(values: Float[Tensor, " *depth batch"]) -> Float[Tensor, " *depth"]:
+    """Average over the examples of a batch."""
+    return values.mean(-1)
 
 
 class Objective(nn.Module):
@@ -90,33 +100,39 @@ class Objective(nn.Module):
             else PublishedDual(count, config.published)
         )
         self.register_buffer("start", torch.zeros(count))
-        self.mean: Callable[[Tensor], Tensor] = (
-            torch.mean
-        )  # over the examples, of all processes where there are several
+        self.mean: Callable[[Tensor], Tensor] = over_examples  # of all processes where there are several
 
     def divergence(self, original: Prediction, masked: Prediction) -> Float[Tensor, " batch"]:
         return divergence(original, masked, self.config.divergence)
 
-    def target(self, index: Index, progress: float) -> Tensor:
+    def target(self, index: Index, progress: float | Sequence[float]) -> Tensor:
         """Return what the constrained level must stay below now: from its start down to what was asked for."""
         asked = self.config.margin if self.config.form == "margin" else self.config.rate
-        left = max(0.0, 1 - progress / self.config.tighten) if self.config.tighten else 0.0
-        return asked * (self.start[index] / asked).clamp_min(1) ** left
+        first = (self.start[index] / asked).clamp_min(1)
+        if isinstance(progress, float | int):
+            return asked * first ** self._left(progress)
+        left = [self._left(share) for share in progress]
+        return asked * first ** (left[0] if len(set(left)) == 1 else first.new_tensor(left))
+
+    def _left(self, progress: float) -> float:
+        return max(0.0, 1 - progress / self.config.tighten) if self.config.tighten else 0.0
 
     def forward(
         self,
-        divergence: Float[Tensor, " batch"],
+        divergence: Float[Tensor, " *depth batch"],
         votes: Votes,
         valid: Bool[Tensor, "batch unit"],
         index: Index,
-        progress: float,
+        progress: float | Sequence[float],
     ) -> Loss:
-        """Weigh what the mask changed against what it keeps: on average at a depth, or for each example."""
-        kept, sparse = expected_l0(votes, valid), self.sparsity(votes, valid)
+        """Weigh what the mask changed against what it keeps: on average at a depth, or at each, or for each example."""
+        kept = expected_l0(votes, valid)
+        sparse = kept if self.sparsity is expected_l0 else self.sparsity(votes, valid)
         if self.config.smooth:
             sparse = sparse + self.config.smooth * mean_over_units(votes.logits.square().sum(0), valid)
         cost, level = (sparse, divergence) if self.config.form == "margin" else (divergence, kept)
-        if isinstance(index, int):
+        by_depth = isinstance(index, int) or divergence.dim() > 1
+        if by_depth:
             cost, level = self.mean(cost), self.mean(level)
-        total = self.dual(cost, level, self.target(index, progress), index).mean()
-        return Loss(total, divergence.detach(), kept.detach())
+        total = self.dual(cost, level, self.target(index, progress), index)
+        return Loss(total if by_depth else total.mean(), divergence.detach(), kept.detach())

@@ -22,18 +22,18 @@ SPARSITIES = Registry(
 )
 
 
-def expected_l0(votes: Votes, valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, " batch"]:
+def expected_l0(votes: Votes, valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, " *depth batch"]:
     """The expected share of units kept: what the papers write."""
     return mean_over_units(votes.keep_probability(), valid)
 
 
-def log_open(votes: Votes, valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, " batch"]:
+def log_open(votes: Votes, valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, " *depth batch"]:
     """The mean log probability of being kept: what the reference codes minimise."""
     return mean_over_units(votes.log_keep(), valid)
 
 
 def mean_over_units(
-    values: Float[Tensor, "batch unit"] | Bool[Tensor, "batch unit"], valid: Bool[Tensor, "batch unit"]
-) -> Float[Tensor, " batch"]:
+    values: Float[Tensor, "*depth batch unit"] | Bool[Tensor, "*depth batch unit"], valid: Bool[Tensor, "batch unit"]
+) -> Float[Tensor, " *depth batch"]:
     """Average over the real units of each example."""
-    return (values.float() * valid).sum(1) / valid.sum(1)
+    return (values.float() * valid).sum(-1) / valid.sum(-1)

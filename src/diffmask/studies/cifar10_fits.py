@@ -29,8 +29,7 @@ def _keep_set() -> FitConfig:
 def _ranking() -> BudgetConfig:
     # One depth, the last: there the patches and [CLS] know most of what was decided. Removed patches become the mean,
     # which is what they become when the curves are drawn, and no method has a say in it.
-    settings = {"steps": 4000, "batch_size": 256, "depths": (-1,), "learning_rate": 2e-3}
-    return change(BudgetConfig(), settings)
+    return change(BudgetConfig(), {"steps": 1500, "batch_size": 256, "pairs": 8, "depths": (-1,)})
 
 
 @dataclass(frozen=True)
@@ -81,14 +80,7 @@ def fit_keep_set(model: Adapter, task: StoredImages, size: Size, seed: int, path
     """Fit the keep set of a seed, or read it back."""
     config = change(size.keep_set, {"seed": seed})
     masks = config.depths_per_step or len(model.sites)
-    images = config.steps * min(config.batch_size, len(task.train))
-    return _once(
-        path,
-        _mark(model, task, config),
-        lambda: load_fit(path, model, task),
-        lambda: timed(model, task, config.batch_size, images, masks, lambda: fit(model, task, config)),
-        save_fit,
-    )
+    return _once(path, model, task, config, masks, load_fit, lambda: fit(model, task, config), save_fit)
 
 
 def fit_ranking(
@@ -97,29 +89,26 @@ def fit_ranking(
     """Fit the ranking of a seed, or read it back."""
     config = change(size.ranking, {"seed": seed})
     masks = config.pairs  # two sets forward each, which is what a mask takes forward and back
-    images = config.steps * min(config.batch_size, len(task.train))
-    return _once(
-        path,
-        _mark(model, task, config),
-        lambda: load_budget(path, model, task),
-        lambda: timed(model, task, config.batch_size, images, masks, lambda: fit_budget(model, task, config)),
-        save_budget,
-    )
-
-
-def _mark(model: Adapter, task: StoredImages, config: FitConfig | BudgetConfig) -> str:
-    """Tell one fit from another: by its model, its data and its settings."""
-    return repr((model.fingerprint, model.sites.names, task.ask, task.train, config))
+    return _once(path, model, task, config, masks, load_budget, lambda: fit_budget(model, task, config), save_budget)
 
 
 def _once(
-    path: Path, mark: str, load: Callable[[], Any], make: Callable[[], Any], save: Callable[[Any, Path], None]
+    path: Path,
+    model: Adapter,
+    task: StoredImages,
+    config: FitConfig | BudgetConfig,
+    masks: int,
+    load: Callable[[Path, Adapter, StoredImages], Any],
+    make: Callable[[], Any],
+    save: Callable[[Any, Path], None],
 ) -> Any:
-    """Make and keep something with its timing, or read it back if the same was kept; the timing is written last."""
+    """Fit and keep something with its timing, or read it back if the same was kept; the timing is written last."""
     beside = path.with_suffix(".json")
+    mark = repr((model.fingerprint, model.sites.names, task.ask, task.train, config))
     if beside.is_file() and (kept := json.loads(beside.read_text()))["mark"] == mark:
-        return load(), kept
-    made, timing = make()
+        return load(path, model, task), kept
+    images = config.steps * min(config.batch_size, len(task.train))
+    made, timing = timed(model, task, config.batch_size, images, masks, make)
     save(made, path)
     write_file(beside, json.dumps({**timing, "mark": mark}).encode())
     return made, {**timing, "mark": mark}

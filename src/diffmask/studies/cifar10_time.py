@@ -12,7 +12,8 @@ import torch
 
 from ..models.adapter import Adapter
 from ..tasks.stored_images import StoredImages
-from ..training.budget import BudgetFit, scores_at
+from ..training.budget import BudgetFit
+from ..training.budget_score import scores_at
 from ..training.fit import Fit
 from ..training.step import look
 

@@ -79,7 +79,10 @@ class TensorTask(Task):
         return {name: replace(head, real=batch.valid) for name, head in prediction.items()}
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
-        return super().units(examples) if self._units is None else [list(self._units[i]) for i in examples]
+        if self._units is not None:
+            return [list(self._units[i]) for i in examples]
+        counts = self.valid[torch.as_tensor(list(examples))].sum(1).tolist()  # as `collate` would say, at less cost
+        return [[str(i) for i in range(count)] for count in counts]
 
 
 def _reader(kind: str) -> Callable[[Any], Prediction]:

@@ -23,7 +23,7 @@ from ..models.adapter import Adapter
 from ..models.sites import Site, States, pick_tensor, put_tensor
 from ..tasks.task import Task
 from ..types import Batch, Bernoulli, Categorical, Value
-from .rows import Rows
+from .rows import Places, Rows, find_places
 from .step import Look, look
 
 log = logging.getLogger(__name__)
@@ -65,11 +65,13 @@ class Cache:
         if real.sum(1).tolist() != self.counts[torch.as_tensor(rows)].tolist():
             self._give_up("the task's lengths are not the numbers of positions of its examples")
             return look(self.model, self.task, moved)
+        places = find_places(self.counts, rows, real).on(torch.device("cpu") if self.folder else self.device)
         if not bool(self.known[torch.as_tensor(rows)].all()):
-            return self._remember(rows, look(self.model, self.task, moved), real)
-        original = {name: self._head(name, rows, real) for name in self.heads}
+            self.known[torch.as_tensor(rows)] = True
+            return self._remember(places, look(self.model, self.task, moved))
+        original = {name: self._head(name, places) for name in self.heads}
         if self.states:
-            return Look(self.model, self.task, moved, Remembered(self, rows, real), original)
+            return Look(self.model, self.task, moved, Remembered(self, places), original)
         return look(self.model, self.task, moved, original, self.model.sites[deepest])
 
     def _give_up(self, reason: str) -> None:
@@ -167,29 +169,28 @@ class Cache:
         device = self.device if path is None else "cpu"
         return Rows(counts, tensor.shape[2 if ragged else 1 :], tensor.dtype, ragged, fill, device, path)
 
-    def _remember(self, rows: Sequence[int], seen: Look, real: Bool[Tensor, "batch position"]) -> Look:
+    def _remember(self, places: Places, seen: Look) -> Look:
         for name, (_, parts) in self.heads.items():
             for field, table in parts.items():
-                table.write(rows, getattr(seen.original[name], field), real)
+                table.write(places, getattr(seen.original[name], field))
         for site in (site for site in seen.states.sites if site.name in self.states):
             for name, tensor, _ in _parts(site, seen.states):
-                self.states[name].write(rows, tensor, real)
-        self.known[torch.as_tensor(rows)] = True
+                self.states[name].write(places, tensor)
         return seen
 
-    def _head(self, name: str, rows: Sequence[int], real: Bool[Tensor, "batch position"]) -> Head:
+    def _head(self, name: str, places: Places) -> Head:
         head, parts = self.heads[name]
-        return replace(head, **{field: table.read(rows, real, self.device) for field, table in parts.items()})
+        return replace(head, **{field: table.read(places, self.device) for field, table in parts.items()})
 
 
 class Remembered(States):
     """States that are read back when they are asked for, and not before."""
 
-    def __init__(self, cache: Cache, rows: Sequence[int], real: Bool[Tensor, "batch position"]) -> None:
+    def __init__(self, cache: Cache, places: Places) -> None:
         names = [name for name in cache.templates if name in cache.states]
         by_name = {site.name: site for site in (*cache.model.passed, *cache.model.sites)}
         super().__init__([by_name[name] for name in names], copied=bool(cache.model.in_place))
-        self.cache, self.rows, self.real = cache, rows, real
+        self.cache, self.places = cache, places
         self.outputs = Outputs(self)
 
     def __missing__(self, name: str) -> Tensor:
@@ -211,7 +212,7 @@ class Remembered(States):
         return list(self.sites[: names.index(site.name) + 1])
 
     def _read(self, name: str) -> Tensor:
-        return self.cache.states[name].read(self.rows, self.real, self.cache.device)
+        return self.cache.states[name].read(self.places, self.cache.device)
 
 
 class Outputs(dict[str, Any]):

@@ -49,10 +49,10 @@ class Processes:
     def mean(self, values: Tensor) -> Tensor:
         """Average over the examples of all processes; the gradient is of this process's part of that average."""
         if self.count == 1:
-            return values.mean()
-        sums = torch.stack([values.detach().sum(), values.new_tensor(float(values.numel()))])
+            return values.mean(-1)
+        sums = torch.stack([values.detach().sum(-1), torch.full_like(values[..., 0], float(values.shape[-1]))])
         torch.distributed.all_reduce(sums)
-        mine = values.sum() / sums[1]
+        mine = values.sum(-1) / sums[1]
         return mine + (sums[0] / sums[1] - mine).detach()
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:

@@ -7,11 +7,37 @@ whatever batch it comes in; everything else has one shape for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the examples of a batch stand in tables: their rows, and the entry of each position where these count.
+
+    Padding has the entry after the last.
+    """
+
+    rows: Int[Tensor, " batch"]
+    entries: Int[Tensor, "batch position"]
+
+    def on(self, device: torch.device) -> Places:
+        """Bring it to a device; to a GPU it goes while the host works on."""
+        both = self.rows, self.entries
+        if device.type != "cuda":
+            return Places(*(part.to(device) for part in both))
+        return Places(*(part.pin_memory().to(device, non_blocking=True) for part in both))
+
+
+def find_places(counts: Int[Tensor, " example"], rows: Sequence[int], real: Bool[Tensor, "batch position"]) -> Places:
+    """Find examples in tables whose rows have as many entries as `counts` says; what is not `real` is padding."""
+    chosen, ends = torch.as_tensor(rows), counts.cumsum(0)
+    starts = (ends - counts)[chosen].unsqueeze(1)
+    return Places(chosen, torch.where(real, starts + real.cumsum(1) - 1, ends[-1]))
 
 
 class Rows:
@@ -28,34 +54,24 @@ class Rows:
         path: Path | None = None,
     ) -> None:
         self.shape, self.dtype, self.ragged, self.fill, self.path = tuple(shape), dtype, ragged, fill, path
-        self.counts = counts if ragged else torch.ones_like(counts)
-        self.starts = self.counts.cumsum(0) - self.counts
+        self.count = int(counts.sum()) if ragged else len(counts)
         self.device = torch.device(device)
         self.buffer: Tensor | None = None
 
     @property
-    def numbers(self) -> int:
-        return int(self.counts.sum()) * max(1, torch.Size(self.shape).numel())
-
-    @property
     def nbytes(self) -> int:
-        return self.numbers * self.dtype.itemsize
+        return self.count * torch.Size(self.shape).numel() * self.dtype.itemsize
 
-    def write(self, rows: Sequence[int], tensor: Tensor, real: Bool[Tensor, "batch position"]) -> None:
+    def write(self, places: Places, tensor: Tensor) -> None:
         """Store what a batch has for its examples."""
-        parts = tensor.flatten(0, 1)[_flat(real, tensor.device)] if self.ragged else tensor
-        self._open()[self._index(rows)] = parts.detach().to(self.device)
+        table = self._open()
+        table[places.entries if self.ragged else places.rows] = tensor.detach().to(table)
+        table[-1] = self.fill
 
-    def read(self, rows: Sequence[int], real: Bool[Tensor, "batch position"], device: torch.device | str) -> Tensor:
+    def read(self, places: Places, device: torch.device | str) -> Tensor:
         """Return what was stored for some examples, over the positions of the batch they now stand in."""
-        parts = self._open()[self._index(rows)].to(device)
-        if not self.ragged:
-            return parts
-        if bool(real.all()):
-            return parts.view(*real.shape, *self.shape)
-        made = torch.full((real.numel(), *self.shape), self.fill, dtype=self.dtype, device=device)
-        made[_flat(real, device)] = parts
-        return made.view(*real.shape, *self.shape)
+        index = places.entries if self.ragged else places.rows
+        return self._open().index_select(0, index.flatten()).view(*index.shape, *self.shape).to(device)
 
     def close(self) -> None:
         """Forget everything, and the file."""
@@ -65,23 +81,10 @@ class Rows:
 
     def _open(self) -> Tensor:
         if self.buffer is None:
+            size = (self.count + 1) * torch.Size(self.shape).numel()  # the last entry is what padding reads
             if self.path is None:
-                flat = torch.empty(self.numbers, dtype=self.dtype, device=self.device)
+                flat = torch.empty(size, dtype=self.dtype, device=self.device)
             else:
-                flat = torch.from_file(str(self.path), shared=True, size=self.numbers, dtype=self.dtype)
+                flat = torch.from_file(str(self.path), shared=True, size=size, dtype=self.dtype)
             self.buffer = flat.view(-1, *self.shape)
         return self.buffer
-
-    def _index(self, rows: Sequence[int]) -> Int[Tensor, " entry"]:
-        chosen = torch.as_tensor(rows)
-        starts, counts = self.starts[chosen], self.counts[chosen]
-        if not self.ragged:
-            return starts.to(self.device)
-        ends = counts.cumsum(0)
-        offset = torch.arange(int(ends[-1])) - (ends - counts).repeat_interleave(counts)
-        return (starts.repeat_interleave(counts) + offset).to(self.device)
-
-
-def _flat(real: Bool[Tensor, "batch position"], device: torch.device | str) -> Int[Tensor, " entry"]:
-    """Return the places of the real positions in a batch laid out in one line; `real` is on the host."""
-    return real.flatten().nonzero().flatten().to(device)

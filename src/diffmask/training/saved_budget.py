@@ -7,7 +7,8 @@ from pathlib import Path
 from ..models.adapter import Adapter
 from ..storage import save_tensors
 from ..tasks.task import Task
-from .budget import BudgetConfig, BudgetFit, BudgetScore
+from .budget import BudgetConfig, BudgetFit
+from .budget_score import BudgetScore
 from .saved import about, load_probe
 
 KIND = "ranking"

@@ -200,9 +200,14 @@ def measure_start(
     rows: list[list[list[Tensor]]] = [[] for _ in range(probe.depth_count)]
     for number, batch in enumerate(batches):
         seen = look(model, task, batch)
-        for depth in range(probe.depth_count):
-            draw = generator(seed, NOISE, number, batch.valid.device)
-            rows[depth].append(_three_levels(seen, probe, objective, depth, draw))
+        ends: dict[str, list[Tensor]] = {}  # with everything and with nothing kept, at each site that is masked
+        for depth, votes in enumerate(probe.votes(seen.reading, range(probe.depth_count))):
+            site, everything = probe.site_name(depth), torch.ones(batch.valid.shape, device=batch.valid.device)
+            if site not in ends:
+                ends[site] = [_level(seen, probe, objective, depth, keep) for keep in (everything, 0 * everything)]
+            keep = votes.sample(generator(seed, NOISE, number, batch.valid.device)).prod(0)
+            everything_kept, nothing_kept = ends[site]
+            rows[depth].append([everything_kept, _level(seen, probe, objective, depth, keep), nothing_kept])
     for depth, parts in enumerate(rows):
         opened, started, closed = (float(torch.cat(column).mean()) for column in zip(*parts, strict=True))
         first = probe.site_name(depth) not in map(probe.site_name, range(depth))  # say it once per site
@@ -221,11 +226,9 @@ def _first_level(objective: Objective, started: float, closed: float, start_open
     return min(started, objective.config.loosest * closed) if objective.config.loosest else started
 
 
-def _three_levels(seen: Look, probe: Probe, objective: Objective, depth: int, draw: torch.Generator) -> list[Tensor]:
-    """Measure the divergence with everything kept, with the gates as they start, and with nothing kept."""
-    everything = torch.ones(seen.batch.valid.shape, device=seen.batch.valid.device)
-    keeps = (everything, probe(seen.reading, depth).sample(draw).prod(0), 0 * everything)
-    return [objective.divergence(seen.original, seen.masked_by(probe, depth, keep)) for keep in keeps]
+def _level(seen: Look, probe: Probe, objective: Objective, depth: int, keep: Tensor) -> Float[Tensor, " batch"]:
+    """Measure the divergence with what `keep` keeps."""
+    return objective.divergence(seen.original, seen.masked_by(probe, depth, keep))
 
 
 def _check_feasible(site: str, margin: float, opened: float, closed: float) -> None:

@@ -9,18 +9,18 @@ from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..gates.noise import Part
-from ..gates.votes import Votes
+from ..gates.votes import Votes, span, together
 from ..masking.mask import run_copies, run_masked
 from ..models.adapter import Adapter
 from ..models.sites import Site, States, capture
 from ..objective.lagrangian import Index
 from ..objective.objective import Loss, Objective
 from ..tasks.task import Task
-from ..types import Batch, Prediction, split_prediction
+from ..types import Batch, Prediction, join_predictions, split_prediction
 
 
 @runtime_checkable
@@ -35,10 +35,10 @@ class Voting(Protocol):
 
 
 class Reading(Mapping[str, Tensor]):
-    """What is read at each site, worked out when a gate first asks."""
+    """What is read at each site, worked out when a gate first asks, and which units are real."""
 
-    def __init__(self, names: Sequence[str], read: Callable[[str], Tensor]) -> None:
-        self.names, self.read, self.known = names, read, dict[str, Tensor]()
+    def __init__(self, names: Sequence[str], read: Callable[[str], Tensor], valid: Bool[Tensor, "batch unit"]) -> None:
+        self.names, self.read, self.valid, self.known = names, read, valid, dict[str, Tensor]()
 
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.known:
@@ -73,12 +73,18 @@ class Look:
 
     def masked_each(self, probe: Voting, depths: Sequence[int], keeps: Sequence[Tensor]) -> list[Prediction]:
         """Predict again with the mask of each depth; depths that mask the same site share one pass."""
+        return split_prediction(self.masked_together(probe, depths, keeps), len(depths))
+
+    def masked_together(self, probe: Voting, depths: Sequence[int], keeps: Sequence[Tensor] | Tensor) -> Prediction:
+        """Do the same, and return what is predicted at all depths as one prediction, depth after depth."""
         sites = {probe.site_name(depth) for depth in depths}
         if len(depths) == 1 or len(sites) > 1:
-            return [self.masked_by(probe, depth, keep) for depth, keep in zip(depths, keeps, strict=True)]
+            pairs = zip(depths, keeps, strict=True)
+            return join_predictions([self.masked_by(probe, depth, keep) for depth, keep in pairs])
         copies, baseline = self.batch.repeat(len(depths)), probe.baseline(depths[0])
-        output = run_copies(self.model, copies, self.states, sites.pop(), torch.stack(list(keeps)), baseline)
-        return split_prediction(self.task.read(output, copies), len(depths))
+        stacked = keeps if isinstance(keeps, Tensor) else torch.stack(list(keeps))
+        output = run_copies(self.model, copies, self.states, sites.pop(), stacked, baseline)
+        return self.task.read(output, copies)
 
     @cached_property
     def reading(self) -> Mapping[str, Tensor]:
@@ -86,7 +92,7 @@ class Look:
 
         A task of images with ask = "prefix" adds what stands before the patches, such as [CLS], where something does.
         """
-        return Reading(self.model.sites.names, self._read)
+        return Reading(self.model.sites.names, self._read, self.batch.valid)
 
     def _read(self, name: str) -> Float[Tensor, "batch unit read"]:
         state = self.states[name].to(self.batch.valid.device)  # a large model may have it elsewhere
@@ -136,12 +142,26 @@ def step(
     `progress` says how far each depth has come; `index` whose λ it is: the depth's, unless every example has one. What
     was seen may be `part` of a batch that several processes share.
     """
-    votes = probe.votes(seen.reading, depths)
-    gates = [vote.sample(generator, part) for vote in votes]
-    masked = seen.masked_each(probe, depths, [gate.prod(0) for gate in gates])
+    votes, valid = probe.votes(seen.reading, depths), seen.batch.valid
+    noise = [vote.noise(generator, part) for vote in votes]
+    several = together(votes) if len(depths) > 1 else None
+    if several is not None:
+        gate = several.gate.decide(several.logits, torch.stack(noise, dim=1))
+        distances = _distances(seen, probe, objective, depths, gate.prod(0)).view(len(depths), -1)
+        return objective(distances, several, valid, span(depths), progress).each()
+    gates = [vote.gate.decide(vote.logits, draw) for vote, draw in zip(votes, noise, strict=True)]
+    distances = _distances(seen, probe, objective, depths, [gate.prod(0) for gate in gates])
+    each = distances.chunk(len(depths))
     losses = []
-    for depth, share, vote, gate, prediction in zip(depths, progress, votes, gates, masked, strict=True):
-        divergence = objective.divergence(seen.original, prediction)
-        blamed = vote.gate.credit(divergence, gate, vote.logits, seen.batch.valid)
-        losses.append(objective(blamed, vote, seen.batch.valid, depth if index is None else index, share))
+    for depth, share, vote, gate, distance in zip(depths, progress, votes, gates, each, strict=True):
+        blamed = vote.gate.credit(distance, gate, vote.logits, valid)
+        losses.append(objective(blamed, vote, valid, depth if index is None else index, share))
     return losses
+
+
+def _distances(
+    seen: Look, probe: Voting, objective: Objective, depths: Sequence[int], keeps: Sequence[Tensor] | Tensor
+) -> Float[Tensor, " row"]:
+    """Return how far the mask of each depth takes the prediction of each example, depth after depth."""
+    masked = seen.masked_together(probe, depths, keeps)
+    return objective.divergence(join_predictions([seen.original] * len(depths)), masked)

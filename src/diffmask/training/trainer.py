@@ -252,7 +252,7 @@ class Trainer:
         if unchecked and bool(torch.cat([bad for _, _, bad in unchecked]).any()):
             for number, name, bad in unchecked:
                 raise_if_broken(name, bad, f" at step {number}")
-        if not all(bool(parameter.isfinite().all()) for parameter in run.probe.parameters()):
+        if not bool(torch.cat([parameter.detach().flatten() for parameter in run.probe.parameters()]).isfinite().all()):
             raise ModelError(
                 f"the probe's weights became NaN or infinite before step {run.progress.step}: the model's masked "
                 "output or its gradient was not finite; run the model in float32, or lower learning_rate"

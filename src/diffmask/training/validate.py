@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ..gates.probe import Probe
+from ..gates.votes import kept
 from ..models.adapter import Adapter
 from ..objective.divergence import agreement
 from ..objective.objective import Objective, ObjectiveConfig
-from ..objective.sparsity import expected_l0, mean_over_units
+from ..objective.sparsity import mean_over_units
 from ..tasks.task import Task
-from ..types import Batch, check_finite
+from ..types import Batch, check_finite, join_predictions
 from .processes import Processes
 from .step import look
 
@@ -54,35 +56,19 @@ def validate(
     processes: Processes | None = None,
 ) -> list[DepthScore]:
     """Measure the thresholded mask of every depth, with one original pass per batch; processes share the batches."""
-    parts: list[list[list[Tensor]]] = []  # of each batch, of each depth
+    depths = range(probe.depth_count)
+    parts: list[Float[Tensor, "score depth batch"]] = []
     for batch in batches if processes is None else processes.mine(batches):
         seen = look(model, task, batch)
         check_finite(seen.original)
-        votes = probe.votes(seen.reading, range(probe.depth_count))
-        keeps = [vote.hard_keep() & batch.valid for vote in votes]
-        masked = seen.masked_each(probe, range(probe.depth_count), keeps)
-        parts.append(
-            [
-                [
-                    expected_l0(vote, batch.valid),
-                    mean_over_units(keep, batch.valid),
-                    objective.divergence(seen.original, prediction),
-                    agreement(seen.original, prediction),
-                ]
-                for vote, keep, prediction in zip(votes, keeps, masked, strict=True)
-            ]
-        )
-    everything = parts if processes is None else processes.all_of(_on_host(parts, processes))
-    return [_score(depth, rows) for depth, rows in enumerate(zip(*everything, strict=True))]
-
-
-def _on_host(parts: list[list[list[Tensor]]], processes: Processes) -> list[list[list[Tensor]]]:
-    """Bring what other processes are told to where they can read it."""
-    if processes.count == 1:
-        return parts
-    return [[[tensor.cpu() for tensor in row] for row in rows] for rows in parts]
-
-
-def _score(depth: int, parts: Sequence[list[Tensor]]) -> DepthScore:
-    means = [float(torch.cat(column).mean()) for column in zip(*parts, strict=True)]
-    return DepthScore(depth, *means)
+        log_keep = torch.stack([vote.log_keep() for vote in probe.votes(seen.reading, depths)])
+        keep = kept(log_keep) & batch.valid
+        masked = seen.masked_together(probe, depths, keep)
+        original = join_predictions([seen.original] * len(depths))
+        changed = [measure(original, masked).view(len(depths), -1) for measure in (objective.divergence, agreement)]
+        shares = [mean_over_units(share, batch.valid) for share in (log_keep.exp(), keep)]
+        parts.append(torch.stack([*shares, *changed]))
+    if processes is not None and processes.count > 1:
+        parts = list(processes.all_of([part.cpu() for part in parts]))
+    means = torch.cat(parts, dim=-1).mean(-1)
+    return [DepthScore(depth, *scores) for depth, scores in enumerate(means.T.tolist())]
