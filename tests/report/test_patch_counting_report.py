@@ -1,3 +1,5 @@
+from matplotlib.colors import to_hex
+
 from diffmask.report import PICTURES, TABLES
 from diffmask.report.patch_counting import table
 
@@ -31,5 +33,14 @@ def test_each_recipe_has_a_line_per_start_and_the_rivals_follow_by_rank():
     assert [line.split(" |")[0] for line in lines[3:]] == ["| chefer", "| rollout"]
 
 
-def test_the_study_is_in_both_tables():
+def test_a_result_from_before_masks_were_written_has_a_table_and_no_picture():
     assert TABLES.get("patch-counting") is table and PICTURES.get("patch-counting")(RESULT) == {}
+
+
+def test_dropped_patches_are_white_and_methods_stand_as_in_the_table():
+    keep = {"chefer": ["111111111"], "diffmask": ["100000000"]}
+    shown = {"side": 3, "palette": ["#ff0000", "#00ff00"], "grids": ["011111111"], "keep": keep}
+    figure = PICTURES.get("patch-counting")({**RESULT, "shown": shown})["grids"]
+    faces = [[to_hex(patch.get_facecolor()) for patch in axis.patches] for axis in figure.get_axes()]
+    assert faces == [["#ff0000"] + ["#00ff00"] * 8, ["#ff0000"] + ["#ffffff"] * 8, ["#ff0000"] + ["#00ff00"] * 8]
+    assert [axis.texts[0].get_text() for axis in figure.get_axes()] == ["the grid", "ours", "chefer"]

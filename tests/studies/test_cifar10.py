@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from PIL import Image
 from torch import nn
 
 from diffmask.attribution.method import Question
@@ -16,7 +15,7 @@ from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
 from diffmask.report import PICTURES, TABLES
 from diffmask.settings import change
-from diffmask.studies import cifar10, imagenet
+from diffmask.studies import cifar10
 from diffmask.studies.cifar10_curves import BUDGET, FIGURES, KEEP_SET, REPLACEMENTS, Curves, keeps_of
 from diffmask.studies.cifar10_fits import SMALL
 from diffmask.studies.cifar10_model import make_classifier, shifted
@@ -139,14 +138,3 @@ def test_first_compares_ours_with_the_best_rival():
 def test_the_floor_counts_a_look_and_every_mask_forward_and_back():
     timing = Timing(fit_seconds=10.0, images=100, masks=2, forward_seconds=0.01)
     assert timing.floor_share == pytest.approx(0.5) and timing.three_forward_share == pytest.approx(0.3)
-
-
-def test_imagenet_shows_pictures_by_every_method_that_can_read_the_model(setup, tmp_path):
-    draw = np.random.default_rng(0)
-    for name in ("n1_cat", "n2_dog"):
-        Image.fromarray(draw.integers(0, 256, (240, 260, 3), dtype=np.uint8)).save(tmp_path / f"{name}.png")
-    *_, result = imagenet.run(replace(setup, data=tmp_path, output=tmp_path / "imagenet.json"))
-    assert result["shown"]["labels"] == ["cat", "dog"] and result["shown"]["grid"] == [16, 16]
-    assert "rollout" not in result["shown"]["scores"] and {KEEP_SET, BUDGET, "rise"} <= set(result["shown"]["scores"])
-    assert set(PICTURES.get("imagenet")(result)) == {"heat-maps", "depths"}
-    assert "which of the 2 pictures" in TABLES.get("imagenet")(result)

@@ -12,7 +12,18 @@ from diffmask.gates.probe import make_probe
 from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
 from diffmask.studies import patch_counting
-from diffmask.studies.patch_counting import OURS, OWN, RELEASED, RIGHT, Job, Size, all_jobs, config_of, summarise
+from diffmask.studies.patch_counting import (
+    OURS,
+    OWN,
+    RELEASED,
+    RIGHT,
+    RIVALS,
+    Job,
+    Size,
+    all_jobs,
+    config_of,
+    summarise,
+)
 from diffmask.studies.patch_counting_scores import (
     as_mask,
     judge_gap,
@@ -22,6 +33,7 @@ from diffmask.studies.patch_counting_scores import (
     judge_recoloured,
     smallest_sets,
 )
+from diffmask.studies.patch_counting_shown import as_lines, shown_grids
 from diffmask.studies.setup import Setup
 from diffmask.tasks.patch_counting import PatchCounting
 from diffmask.training.step import look
@@ -148,6 +160,19 @@ def test_the_summary_counts_what_converged():
     assert summary["rivals"] == {"rollout": {"auroc": pytest.approx(0.65), "auroc_free": 1.0, "exact": 0.5}}
 
 
+def test_the_masks_that_are_drawn_stand_beside_the_grids_they_are_of():
+    shown = shown_grids(TASK, [{"a": as_lines(RED)}, {}, {"b": as_lines(~RED)}])
+    assert [grid.count("0") for grid in shown["grids"]] == list(range(1, 9)) and shown["palette"][0] == "#ff0000"
+    for name, sign in (("a", "1"), ("b", "0")):
+        marked = [[unit for unit, kept in enumerate(line) if kept == sign] for line in shown["keep"][name]]
+        assert marked == [[unit for unit, colour in enumerate(grid) if colour == "0"] for grid in shown["grids"]]
+
+
+def test_each_method_is_drawn_once():
+    drawn = [job for job in all_jobs(Size(), 10) if job.drawn]
+    assert drawn == [Job(OURS, 0.9, 0), Job(RIVALS, OWN, 0), Job(RIGHT, OWN, 0), Job(RELEASED, OWN, 0)]
+
+
 @pytest.mark.slow
 def test_the_study_runs_from_training_to_its_result(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -157,6 +182,7 @@ def test_the_study_runs_from_training_to_its_result(tmp_path, monkeypatch):
     assert {"starts", "converged", "auroc_min", "exact_min", "rivals"} <= result["summary"].keys()
     assert {"published_converged", "released_sign_converged"} <= result["summary"].keys()
     assert set(result["summary"]["rivals"]) == {*patch_counting.NAMES, "budget"}
+    assert {*patch_counting.NAMES, "budget"} <= set(result["shown"]["keep"]) and "masks" not in result["rows"][-1]
     ours = next(row for row in result["rows"] if row["method"] == OURS)
     assert {"feasible", "gap", "invariance", "sensitivity", "iou"} <= ours.keys() or "collapsed" in ours
     assert json.loads((tmp_path / "x.json").read_text()) == result

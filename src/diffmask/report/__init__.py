@@ -34,7 +34,7 @@ PICTURES = Registry(
         "ground-truth": "diffmask.report.plain_results:none",
         "imagenet": "diffmask.report.cifar10:heat_maps",
         "needles": "diffmask.report.plain_results:none",
-        "patch-counting": "diffmask.report.plain_results:none",
+        "patch-counting": "diffmask.report.patch_counting:pictures",
         "performance": "diffmask.report.plain_results:none",
         "question-answering": "diffmask.report.question_answering:pictures",
         "sentiment": "diffmask.report.sentiment:pictures",

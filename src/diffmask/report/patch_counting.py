@@ -1,10 +1,15 @@
-"""The patch-counting study's table: how often each recipe finds what is counted, and how the rivals rank."""
+"""The patch-counting study: how often each recipe finds what is counted, how the rivals rank, and what each keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .style import new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NAMES = {
     "diffmask": "**DiffMask, ours**",
@@ -20,6 +25,10 @@ MEASURES = {
     "invariance": "invariant",
     "sensitivity": "sensitive",
 }
+
+# What each recipe is called beside its grids; rivals have their own names.
+SHORT = {"diffmask": "ours", "published": "published, λ ascends", "published, released sign": "published, as released"}
+GONE, LINE = "#ffffff", "#bbbbbb"
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -59,3 +68,38 @@ def _cell(rows: Sequence[Mapping[str, Any]], measure: str) -> str:
         return "–"
     shown = f"{mean(values):.3f}"
     return f"{shown} (worst {min(values):.3f})" if measure in ("auroc", "exact") and len(values) > 1 else shown
+
+
+def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
+    """Draw some grids and what every method keeps of them; a result from before masks were written has none."""
+    shown = result.get("shown", {})
+    return {"grids": _grids(shown, _order(result, shown["keep"]))} if shown.get("keep") else {}
+
+
+def _order(result: Mapping[str, Any], names: Mapping[str, Any]) -> list[str]:
+    """List methods as the table does, each once."""
+    return [name for name in dict.fromkeys(name for name, _ in keys(result["rows"])) if name in names]
+
+
+def _grids(shown: Mapping[str, Any], names: Sequence[str]) -> Figure:
+    """Draw a row for the grids as they are, then one per method in which white patches are dropped."""
+    everything = ["1" * len(grid) for grid in shown["grids"]]
+    rows = {"the grid": everything, **{SHORT.get(name, name): shown["keep"][name] for name in names}}
+    figure, _ = new_figure(1, width=0.72 * len(everything) + 1.6, height=0.72 * len(rows))
+    figure.clear()
+    axes = figure.subplots(len(rows), len(everything), squeeze=False)
+    for line, (name, masks) in zip(axes, rows.items(), strict=True):
+        for axis, grid, keep in zip(line, shown["grids"], masks, strict=True):
+            _draw_grid(axis, [shown["palette"][int(colour)] for colour in grid], keep, shown["side"])
+        line[0].text(-0.25, shown["side"] / 2, name, ha="right", va="center", fontsize=7)
+    return figure
+
+
+def _draw_grid(axis: Any, colours: Sequence[str], keep: str, side: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    for unit, (colour, kept) in enumerate(zip(colours, keep, strict=True)):
+        face = colour if kept == "1" else GONE
+        axis.add_patch(Rectangle((unit % side, unit // side), 1, 1, facecolor=face, edgecolor=LINE, linewidth=0.6))
+    axis.set(xlim=(-0.05, side + 0.05), ylim=(side + 0.05, -0.05), aspect="equal")
+    axis.set_axis_off()

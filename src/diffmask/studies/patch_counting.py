@@ -33,6 +33,7 @@ from ..training.start import survey
 from ..training.step import Look, look
 from .patch_counter import train_patch_counter
 from .patch_counting_scores import as_mask, judge_gap, judge_mask, judge_prediction, judge_ranking, judge_recoloured
+from .patch_counting_shown import as_lines, shown_grids
 from .result import write_result
 from .seeds import made_with, run_seeds
 from .setup import News, Setup
@@ -41,6 +42,7 @@ from .trained import device
 MARGIN, STARTS, OWN = 0.1, (0.95, 0.9, 0.7, 0.5), 0.0  # OWN: the paper's β, whatever share that keeps
 GOOD = {"auroc": 0.99, "exact": 0.98}  # what it takes to have converged
 OURS, RIGHT, RELEASED, RIVALS = "diffmask", "published", "published, released sign", "rivals"
+DRAWN_START = 0.9  # of ours, in the picture
 FIRST = 100  # seed of the first images: the recipe was tuned on others
 DEPTHS = 5  # patches, what enters the first block, three blocks
 NAMES = (
@@ -73,6 +75,11 @@ class Job:
     start: float
     seed: int
 
+    @property
+    def drawn(self) -> bool:
+        """Whether its masks are in the picture."""
+        return self.seed == 0 and self.start == (DRAWN_START if self.part == OURS else OWN)
+
 
 def run(setup: Setup) -> News:
     """Run every recipe from every start with every seed, saying so as each ends; last comes the result as written."""
@@ -84,7 +91,9 @@ def run(setup: Setup) -> News:
         done[number] = found
         yield _line(jobs[number], found["rows"])
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
+    masks = [done[number].get("masks", {}) for number in sorted(done)]  # older runs that are taken over have none
     more = {"margin": MARGIN, "good": GOOD, "made_with": made_with(work, len(jobs))}
+    more |= {"shown": shown_grids(PatchCounting(seed=FIRST, test=size.test), masks)}
     yield write_result(setup.output, "patch-counting", setup.command, range(setup.seeds), summarise(rows), rows, **more)
 
 
@@ -104,7 +113,8 @@ def run_job(jobs: Sequence[Job], size: Size, number: int) -> dict[str, Any]:
     model = adapt(counter)
     rows = rival_rows(model, task, job, size) if job.part == RIVALS else [fit_row(model, task, job, size)]
     more = {"seed": job.seed, "start": job.start or None, "model_accuracy": accuracy}
-    return {"rows": [{**row, **more} for row in rows]}
+    masks = {row["method"]: row.pop("masks") for row in rows if "masks" in row}
+    return {"rows": [{**row, **more} for row in rows], "masks": masks if job.drawn else {}}
 
 
 def config_of(job: Job, size: Size) -> FitConfig:
@@ -146,7 +156,8 @@ def judge_fit(fitted: Fit, task: PatchCounting, size: Size, seed: int) -> dict[s
     found |= judge_mask(keep.cpu(), sides) | judge_prediction(seen, site, keep, baseline, MARGIN)
     found |= judge_gap(few, site, keep[: size.oracle], baseline, MARGIN)
     found |= judge_recoloured(fitted.model.model, task, task.test, keep, sides, seed)
-    return {**found, "restarts": sum(fitted.restarts), "multiplier": fitted.history[-1]["multiplier"][last]}
+    found |= {"restarts": sum(fitted.restarts), "multiplier": fitted.history[-1]["multiplier"][last]}
+    return {**found, "masks": as_lines(keep)}
 
 
 def rival_rows(model: Adapter, task: PatchCounting, job: Job, size: Size) -> list[dict[str, Any]]:
@@ -163,12 +174,9 @@ def rival_row(name: str, method: Method, question: Question, task: PatchCounting
     """Judge one method by its ranking, and by its scores cut in the middle."""
     scores = method(question).cpu()
     sides, found = judge_ranking(scores, red)
-    found |= judge_mask(as_mask(scores), sides)
-    return {
-        "method": name,
-        **found,
-        **judge_recoloured(question.model.model, task, task.test, as_mask(scores), sides, 0),
-    }
+    keep = as_mask(scores)
+    found |= judge_mask(keep, sides) | judge_recoloured(question.model.model, task, task.test, keep, sides, 0)
+    return {"method": name, **found, "masks": as_lines(keep)}
 
 
 def _seeded(name: str, seed: int) -> Method:
