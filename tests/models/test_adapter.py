@@ -130,7 +130,7 @@ def test_freezing_touches_no_switch_of_the_machine_for_longer_than_it_lasts(drop
     class Recurrent(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.lstm = nn.LSTM(2, 2, num_layers=2, dropout=dropout)
+            self.lstm = nn.LSTM(2, 2, num_layers=2, dropout=dropout, batch_first=True)
 
     cudnn, mha = torch.backends.cudnn, torch.backends.mha
     kept = cudnn.deterministic, cudnn.benchmark
@@ -220,3 +220,10 @@ class Unrolled(nn.Module):
 def test_a_list_that_repeats_one_block_has_one_site_per_call(batch):
     sites = adapt(Unrolled(), example=batch).sites
     assert len(sites) == 5 and len({(site.module, site.side, site.call) for site in sites}) == 5
+
+
+def test_a_recurrent_layer_with_time_before_examples_is_refused_as_a_site():
+    model = nn.Sequential(nn.Embedding(9, 4), nn.GRU(4, 3))
+    with pytest.raises(SiteError, match="with time before examples: make it with batch_first=True"):
+        adapt(model, sites=["0", "1"])
+    assert adapt(model, sites=["0"]).sites.names == ("0",)

@@ -168,8 +168,9 @@ def test_a_saved_ranking_ranks_as_before_and_knows_its_model(tokens, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"steps": 0}, "steps of a budget fit must be positive, got 0"),
-        ({"pairs": 0}, "pairs of a budget fit must be positive, got 0"),
+        ({"steps": 0}, "steps of a budget fit must be positive and finite, got 0"),
+        ({"learning_rate": float("inf")}, "learning_rate of a budget fit must be positive and finite, got inf"),
+        ({"pairs": 0}, "pairs of a budget fit must be positive and finite, got 0"),
         ({"depths_per_step": -1}, "depths_per_step of a budget fit must be 0 or more, got -1"),
         ({"weight_decay": -1}, "weight_decay of a budget fit must be 0 or more, got -1"),
         ({"voter": "standard"}, "a budget fit ranks at each depth alone"),

@@ -25,7 +25,7 @@ def test_a_margin_that_is_not_positive_is_refused_with_the_reason(margin):
 
 @pytest.mark.parametrize("name", ["steps", "batch_size", "learning_rate"])
 def test_a_setting_that_must_be_positive_says_so(name):
-    with pytest.raises(SettingError, match=f"{name} must be positive, got 0"):
+    with pytest.raises(SettingError, match=f"{name} must be positive and finite, got 0"):
         recipe(**{name: 0})
 
 

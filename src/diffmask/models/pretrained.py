@@ -97,7 +97,10 @@ def kind_of(place: Place) -> str:
     try:
         config = transformers.AutoConfig.from_pretrained(place.path, **_careful())
     except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"{place.name} is no model of transformers ({_first_line(error)})") from error
+        raise ModelError(
+            f"{place.name} is no model of transformers ({_first_line(error)}): give the name of one on the Hub, or a "
+            "directory that save_pretrained wrote"
+        ) from error
     name = (config.architectures or [""])[0]
     kind = next((kind for head, kind in HEADS.items() if name.endswith(head)), None)
     if kind is None:

@@ -22,8 +22,7 @@ from .fine_tune import FineTuneConfig
 
 
 def _keep_set() -> FitConfig:
-    # 96 hidden units at each of 14 depths cost a fifteenth of a forward pass of ViT-S, 256 would cost a sixth.
-    return recipe("vision", margin=0.1, steps=1000, batch_size=128, depths_per_step=2, hidden=96)
+    return recipe("vision", margin=0.1, steps=2000, batch_size=128, depths_per_step=2, hidden=96)
 
 
 def _ranking() -> BudgetConfig:
@@ -41,7 +40,7 @@ class Size:
     validation: Annotated[int, "training images, the last ones, on which epochs and fits are chosen"] = 2000
     test: Annotated[int, "test images, the first ones, on which all is measured"] = 1000
     accuracy: Annotated[int, "test images on which the classifier is measured"] = 10_000
-    every: Annotated[int, "gates read every so many blocks, counted from the last"] = 1
+    every: Annotated[int, "gates read every so many blocks, counted from the last"] = 4
     ask: Annotated[Literal["nowhere", "prefix"], "prefix: gates read [CLS] beside their patch; or nowhere"] = "prefix"
     bf16: Annotated[bool, "on a GPU, compute in bfloat16 where that is safe"] = True
     points: Annotated[int, "of a perturbation curve"] = 17

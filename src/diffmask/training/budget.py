@@ -14,6 +14,7 @@ There is no λ, no margin and no collapse; `choose` turns a ranking into the set
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -70,8 +71,8 @@ class BudgetConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "learning_rate", "most", "pairs", "validation_limit"):
-            if not getattr(self, name) > 0:
-                raise SettingError(f"{name} of a budget fit must be positive, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingError(f"{name} of a budget fit must be positive and finite, got {getattr(self, name)}")
         for name in ("depths_per_step", "weight_decay", "warmup"):
             if not getattr(self, name) >= 0:
                 raise SettingError(f"{name} of a budget fit must be 0 or more, got {getattr(self, name)}")

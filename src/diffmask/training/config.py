@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -52,8 +53,8 @@ class FitConfig:
     def __post_init__(self) -> None:
         check_choices(self, "fit")
         for name in ("steps", "batch_size", "learning_rate", "validation_limit", "cache_budget"):
-            if not getattr(self, name) > 0:
-                raise SettingError(f"{name} must be positive, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise SettingError(f"{name} must be positive and finite, got {getattr(self, name)}")
         for name in ("depths_per_step", "warmup", "validate_every", "checkpoint_every", "patience", "restarts"):
             if getattr(self, name) < 0:
                 raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
