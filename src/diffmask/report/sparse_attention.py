@@ -49,13 +49,13 @@ def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
 
 def _bars(result: Mapping[str, Any], way: str) -> Figure:
     rows = [row for row in result["rows"] if row["table"] == "6" and row["figure"].endswith(" every")]
-    figure, axes = new_figure(2, width=4.0, height=3.0)
+    figure, axes = new_figure(2, width=5.0, height=4.0)
     for axis, of in zip(axes, ("inputs", "states"), strict=True):
         chosen = [row for row in rows if row["figure"] == f"τ {way}-{of} every"]
-        names = [f"{row['dataset']}\n{row['encoder']}\n{row['projection']}" for row in chosen]
+        names = [f"{row['dataset']}, {row['encoder']}, {row['projection']}" for row in chosen]
         heights, errors = ([row[key] or 0.0 for row in chosen] for key in ("mean", "sd"))
         axis.bar(range(len(chosen)), heights, yerr=errors, color=COLOURS[0])
-        axis.set_xticks(range(len(chosen)), names, fontsize=5)
+        axis.set_xticks(range(len(chosen)), names, fontsize=7, rotation=90)
         axis.set_title(f"{way}, {of}", fontsize=9)
     axes[0].set_ylabel("Kendall's τ-b with attention")
     return figure
