@@ -43,8 +43,6 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .tasks.text import TextRegression as TextRegression
     from .tasks.text import TokenClassification as TokenClassification
     from .tasks.units import Kept as Kept
-    from .training.budget import BudgetConfig as BudgetConfig
-    from .training.budget import fit_budget as fit_budget
     from .training.choose import choose as choose
     from .training.config import FitConfig as FitConfig
     from .training.config import recipe as recipe
@@ -52,14 +50,11 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .training.fit import fit as fit
     from .training.saved import load_fit as load_fit
     from .training.saved import save_fit as save_fit
-    from .training.saved_budget import load_budget as load_budget
-    from .training.saved_budget import save_budget as save_budget
     from .types import Batch as Batch
 
 _PUBLIC = {
     "Adapter": "models.adapter",
     "Batch": "types",
-    "BudgetConfig": "training.budget",
     "BulkConfig": "bulk.run",
     "CaptumProbe": "explaining.captum",
     "Continuation": "tasks.continuation",
@@ -87,9 +82,7 @@ _PUBLIC = {
     "explain": "explaining.explain",
     "explain_file": "bulk.run",
     "fit": "training.fit",
-    "fit_budget": "training.budget",
     "from_pretrained": "explaining.pretrained",
-    "load_budget": "training.saved_budget",
     "load_embedded": "explaining.embedded",
     "in_chat": "tasks.continuation",
     "load_fit": "training.saved",
@@ -98,7 +91,6 @@ _PUBLIC = {
     "recipe": "training.config",
     "replace": "models.sites",
     "resume": "models.sites",
-    "save_budget": "training.saved_budget",
     "save_fit": "training.saved",
     "to_pixels": "explanation",
 }

@@ -13,7 +13,6 @@ from diffmask.errors import ModelError, SettingError, UnknownNameError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import ObjectiveConfig
 from diffmask.settings import change
-from diffmask.training.budget import in_context
 from diffmask.training.free import FreeConfig
 from diffmask.training.step import look
 from toys import evidence_model, evidence_task
@@ -40,12 +39,12 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # another batch or another padding rounds 
 
 def make(name, question):
     """Make a method for a question; a probe has to fit the model, and says something at random."""
-    if name not in ("probe", "budget"):
+    if name not in ("probe", "ranking"):
         return METHODS.get(name)(**SETTINGS.get(name, {}))
     seen, names = look(question.model, question.task, question.batch), question.model.sites.names
-    read = in_context(seen) if name == "budget" else seen.reading
-    widths, reads = ([held[site].shape[-1] for site in names] for held in (seen.states, read))
-    probe = make_probe(names, widths, ProbeConfig(kind="hidden"), reads)
+    widths, reads = ([held[site].shape[-1] for site in names] for held in (seen.states, seen.reading))
+    kind = {"voter": "ranker", "votes": "separate"} if name == "ranking" else {}
+    probe = make_probe(names, widths, ProbeConfig(kind="hidden", **kind), reads)
     torch.manual_seed(0)
     for parameter in probe.parameters():
         torch.nn.init.normal_(parameter)

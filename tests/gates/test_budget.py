@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from diffmask.gates.budget import draw_counts, draw_pair, keep_highest
+from diffmask.gates.budget import draw_pair, keep_highest
+from diffmask.gates.noise import Part
 
 VALID = torch.tensor([[True] * 6, [True, True, True, False, False, False], [False, False, True, True, True, True]])
 COUNT = torch.tensor([2, 1, 3])
@@ -28,7 +29,7 @@ def test_of_equal_scores_the_first_are_kept():
 
 def test_budgets_are_even_between_one_and_all_but_one():
     valid = torch.arange(6) < torch.tensor([[6], [2], [1]]).repeat(2000, 1)
-    counts = draw_counts(valid, torch.Generator().manual_seed(0)).view(2000, 3)
+    counts = draw_pair(valid, torch.Generator().manual_seed(0))[0].sum(1).long().view(2000, 3)
     shares = torch.bincount(counts[:, 0], minlength=7) / 2000
     assert shares[0] == shares[6] == 0 and (shares[1:6] - 0.2).abs().max() < 0.03
     assert (counts[:, 1:] == 1).all()
@@ -48,3 +49,9 @@ def test_a_single_unit_is_compared_with_itself():
     valid = torch.tensor([[True, False]])
     one, other = draw_pair(valid, torch.Generator().manual_seed(0))
     assert one.tolist() == other.tolist() == [[1, 0]]
+
+
+def test_a_part_of_a_batch_draws_what_falls_to_it():
+    whole = draw_pair(VALID, torch.Generator().manual_seed(0))
+    part = draw_pair(VALID[1:], torch.Generator().manual_seed(0), Part(1, 3, 3))
+    assert all(torch.equal(some, every[1:]) for some, every in zip(part, whole, strict=True))

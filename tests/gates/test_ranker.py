@@ -57,7 +57,7 @@ def test_it_does_not_remember_weights_under_autocast(ranker):
 
 def test_a_probe_that_chooses_does_not_rank():
     probe = make_probe(["a"], [4], ProbeConfig())
-    with pytest.raises(SettingError, match="take the probe of fit_budget"):
+    with pytest.raises(SettingError, match="chooses units and does not rank them"):
         probe.rank({"a": torch.randn(2, 5, 4)}, 0)
     with pytest.raises(SettingError, match="blocks must be 0 or a number of layers, got -1"):
         ProbeConfig(blocks=-1)

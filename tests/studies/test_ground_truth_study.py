@@ -86,7 +86,7 @@ def test_a_method_the_model_cannot_serve_is_left_out_with_a_reason():
     rows, skipped = explain(problem, 0, SMALL)
     assert "attention" in {row["method"] for row in skipped}
     why = {row["method"]: row["why"] for row in skipped}
-    assert "gives no attention probabilities" in why["attention"] and "needs a setting" in why["budget"]
+    assert "gives no attention probabilities" in why["attention"] and "needs a setting" in why["ranking"]
     assert all(why.values())
     assert {row["method"] for row in rows} | {row["method"] for row in skipped} == set(METHODS.names)
     (probe,) = (row for row in rows if row["method"] == "probe")

@@ -181,8 +181,8 @@ def test_the_study_runs_from_training_to_its_result(tmp_path, monkeypatch):
     assert count == len(lines) == 1 + 1 + 4
     assert {"starts", "converged", "auroc_min", "exact_min", "rivals"} <= result["summary"].keys()
     assert {"published_converged", "released_sign_converged"} <= result["summary"].keys()
-    assert set(result["summary"]["rivals"]) == {*patch_counting.NAMES, "budget"}
-    assert {*patch_counting.NAMES, "budget"} <= set(result["shown"]["keep"]) and "masks" not in result["rows"][-1]
+    assert set(result["summary"]["rivals"]) == {*patch_counting.NAMES, "ranking"}
+    assert {*patch_counting.NAMES, "ranking"} <= set(result["shown"]["keep"]) and "masks" not in result["rows"][-1]
     ours = next(row for row in result["rows"] if row["method"] == OURS)
     assert {"feasible", "gap", "invariance", "sensitivity", "iou"} <= ours.keys() or "collapsed" in ours
     assert json.loads((tmp_path / "x.json").read_text()) == result

@@ -8,7 +8,7 @@ METHODS = Registry(
     "attribution method",
     {
         "probe": "diffmask.attribution.probe:ProbeScores",
-        "budget": "diffmask.attribution.budget:BudgetScores",
+        "ranking": "diffmask.attribution.ranking:RankScores",
         "per-example": "diffmask.attribution.per_example:PerExample",
         "reinforce": "diffmask.attribution.reinforce:Reinforce",
         "erasure": "diffmask.attribution.erasure:ExactErasure",

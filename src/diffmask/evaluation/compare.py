@@ -92,9 +92,9 @@ def _named(kind: str, given: Sequence[str] | Mapping[str, Any], make: Callable[[
 
 
 def _make_method(name: str, subject: Subject) -> Method:
-    if name == "budget":
+    if name == "ranking":
         raise SettingError(
-            "method 'budget' needs a fitted ranking: pass it as {'budget': BudgetScores(fit_budget(...).probe)}"
+            "method 'ranking' needs a fitted one: pass it as {'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
         )
     if name != "probe":
         return METHODS.get(name)()

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from .noise import Part
+
 
 def keep_highest(
     scores: Float[Tensor, "batch unit"], count: Int[Tensor, " batch"], valid: Bool[Tensor, "batch unit"]
@@ -18,23 +20,22 @@ def keep_highest(
     return ((_places(scores, valid) < count.unsqueeze(1)) & valid).float()
 
 
-def draw_counts(valid: Bool[Tensor, "batch unit"], generator: torch.Generator) -> Int[Tensor, " batch"]:
-    """Draw for each example how many units are kept: at least one and, if there are two, never all."""
-    most = (valid.sum(1) - 1).clamp_min(1)
-    share = torch.rand(len(valid), generator=generator, device=valid.device)
-    return 1 + (share * most).long().clamp_max(most - 1)
-
-
 def draw_pair(
-    valid: Bool[Tensor, "batch unit"], generator: torch.Generator
+    valid: Bool[Tensor, "batch unit"], generator: torch.Generator, part: Part | None = None
 ) -> tuple[Float[Tensor, "batch unit"], Float[Tensor, "batch unit"]]:
     """Draw two sets of the same random size for each example, as unlike as the size allows.
 
     They are the first and the last k units of a random order: without a common unit up to half of all units, and
-    beyond that each lacks what only the other has.
+    beyond that each lacks what only the other has. A set has at least one unit and, if there are two, never all. The
+    examples may be `part` of a batch.
     """
-    count, real = draw_counts(valid, generator).unsqueeze(1), valid.sum(1, keepdim=True)
-    place = _places(torch.rand(valid.shape, generator=generator, device=valid.device), valid)
+    rows, units = valid.shape
+    drawn = (part or Part(0, rows, rows)).uniform(valid.new_zeros(1, rows, units + 1, dtype=torch.float32), generator)
+    share, order = drawn[0, :, :1], drawn[0, :, 1:]
+    real = valid.sum(1, keepdim=True)
+    most = (real - 1).clamp_min(1)
+    count = 1 + (share * most).long().clamp_max(most - 1)
+    place = _places(order, valid)
     return ((place < count) & valid).float(), ((place >= real - count) & valid).float()
 
 

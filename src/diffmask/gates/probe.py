@@ -44,7 +44,7 @@ class ProbeConfig:
     gate: Annotated[Literal["hard-concrete", "reinforce"], "how a logit becomes a decision"] = "hard-concrete"
     voter: Annotated[
         Literal["standard", "published", "published-vision", "ranker"],
-        "the network that votes: ours, or one of the papers'; or one that orders units, for fit_budget",
+        "the network that votes: ours, or one of the papers'; or one that orders units",
     ] = "standard"
     blocks: Annotated[int, "rankers: layers in which the units of an example look at each other"] = 2
     stretch: Annotated[float, "published voters: α, how far a logit may be from its bias"] = 10.0
@@ -184,7 +184,7 @@ class Probe(nn.Module, ABC):
         """Return the score of every unit at `depth`, where the voters are rankers, which ask which units are real."""
         ranker = self.voters[depth]
         if not isinstance(ranker, Ranker):
-            raise SettingError("this probe chooses units and does not rank them: take the probe of fit_budget")
+            raise SettingError("this probe chooses units and does not rank them: fit one by recipe('ranking')")
         return ranker(self._input(reading, depth), getattr(reading, "valid", None))
 
     def log_keep(self, reading: Mapping[str, Tensor]) -> Float[Tensor, "depth batch unit"]:

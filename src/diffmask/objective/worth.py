@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..errors import SettingError
 from ..types import Prediction, Value
-from .divergence import divergence
+from .divergence import DIVERGENCES, divergence
 from .target import target
 
 SIGNED = ("log-odds", "probability")  # of what was decided; a divergence is of the whole prediction and has no sign
 LEAST_DOUBT = 1e-6
+
+
+@dataclass(frozen=True)
+class ComparisonConfig:
+    """How rankers learn: by what sets of units are compared, and how many at a time."""
+
+    measure: Annotated[
+        str, "a divergence such as kl ranks what the prediction needs; log-odds or probability, what speaks for it"
+    ] = "kl"
+    most: Annotated[float, "nats beyond which a difference counts no more"] = 5.0
+    pairs: Annotated[int, "pairs of sets compared per example and step, from one original pass"] = 4
+
+    def __post_init__(self) -> None:
+        for name in ("most", "pairs"):
+            if not getattr(self, name) > 0:
+                raise SettingError(f"comparison.{name} must be positive, got {getattr(self, name)}")
+        if self.measure not in SIGNED:
+            DIVERGENCES.get(self.measure)
 
 
 def worth(

@@ -13,13 +13,13 @@ from .style import COLOURS, MARKERS, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = {"keep set": "**DiffMask, keep set**", "budget": "**DiffMask, ranking**"}
+NAMES = {"keep set": "**DiffMask, keep set**", "ranking": "**DiffMask, ranking**"}
 COLUMNS = {
     "area_least_first": "least important first ↑",
     "area_most_first": "most important first ↓",
     "difference": "difference ↑",
 }
-SHOWN = ("keep set", "budget", "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
+SHOWN = ("keep set", "ranking", "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
 REPLACED = ("mean", "zero", "noise")
 
 

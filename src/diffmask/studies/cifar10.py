@@ -21,7 +21,6 @@ from ..settings import change
 from ..storage import load_tensors, save_tensors
 from ..tasks.cifar10 import CLASSES, read_cifar10
 from ..tasks.stored_images import StoredImages
-from ..training.choose import choose
 from .cifar10_curves import FIGURES, LEARNED, all_methods, measure_curves, rank
 from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
 from .cifar10_model import load_cifar10, measure_accuracy, train_cifar10
@@ -91,11 +90,7 @@ def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> di
                 "scores": [asdict(score) for score in fitted.scores],
                 "feasible": fitted.feasible,
             },
-            "ranking": {
-                **rank_timing,
-                "scores": [asdict(score) for score in ranking.scores],
-                "chosen": asdict(choose(ranking, size.keep_set.objective.margin).scores[-1]),
-            },
+            "ranking": {**rank_timing, "scores": [asdict(score) for score in ranking.scores]},
             "cost": [explain_cost(fitted, ranking, count) for count in (1, min(256, size.validation))],
             "published": published_protocol(scores, fitted, few),
             "curves": mean_curves(curves),

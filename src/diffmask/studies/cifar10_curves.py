@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..attribution.budget import BudgetScores
 from ..attribution.chefer import Chefer
 from ..attribution.grad_cam import GradCam
 from ..attribution.gradient_input import GradientInput
@@ -21,6 +20,7 @@ from ..attribution.integrated_gradients import IntegratedGradients
 from ..attribution.leave_one_out import LeaveOneOut
 from ..attribution.method import Method, Question
 from ..attribution.random import Random
+from ..attribution.ranking import RankScores
 from ..attribution.rise import Rise
 from ..attribution.rollout import Rollout
 from ..evaluation.figure import Figure, left, predict
@@ -32,7 +32,6 @@ from ..evaluation.remove_to_mean import ToMean
 from ..evaluation.remove_to_noise import ToNoise
 from ..evaluation.remove_to_zero import ToZero
 from ..gates.probe import Probe
-from ..training.budget import BudgetFit
 from ..training.draws import unit_noise
 from ..training.fit import Fit
 from ..training.start import survey
@@ -40,8 +39,8 @@ from ..training.step import look
 from ..training.validate import in_batches
 from .cifar10_fits import Size
 
-KEEP_SET, BUDGET, LAST, SIGNED_IG = "keep set", "budget", "keep set, last depth", "integrated-gradients, signed"
-OURS = (KEEP_SET, BUDGET, LAST)
+KEEP_SET, RANKING, LAST, SIGNED_IG = "keep set", "ranking", "keep set, last depth", "integrated-gradients, signed"
+OURS = (KEEP_SET, RANKING, LAST)
 REPLACEMENTS = ("mean", "zero", "noise")
 LEARNED = "learned baseline"
 FIGURES: tuple[Figure, ...] = ("probability", "log-probability", "negative-kl", "agreement")
@@ -72,13 +71,13 @@ class SignedGradients(Method):
         return self.inner.signed(question)
 
 
-def all_methods(fitted: Fit, ranking: BudgetFit, size: Size, seed: int) -> dict[str, Method]:
+def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, Method]:
     """List who ranks; those that draw at random do so by the seed."""
     gradients = IntegratedGradients(size.steps, size.rows // 8)  # with a gradient, a row takes much more memory
     return {
         KEEP_SET: SetScores(fitted.probe),
         LAST: SetScores(fitted.probe, summed=False),
-        BUDGET: BudgetScores(ranking.probe, ranking.probe.depth_count - 1),
+        RANKING: RankScores(ranking.probe, ranking.probe.depth_count - 1),
         "grad-cam": GradCam(),
         "rollout": Rollout(),
         "chefer": Chefer(),

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from ..models.adapter import Adapter
+from ..models.adapter import Adapter, adapt
 from ..settings import change
 from ..storage import write_file
 from ..tasks.stored_images import StoredImages
-from ..training.budget import BudgetConfig, BudgetFit, fit_budget
 from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
 from ..training.saved import load_fit, save_fit
-from ..training.saved_budget import load_budget, save_budget
 from .cifar10_time import timed
 from .fine_tune import FineTuneConfig
 
@@ -25,10 +23,10 @@ def _keep_set() -> FitConfig:
     return recipe("vision", margin=0.1, steps=2000, batch_size=128, depths_per_step=2, hidden=96)
 
 
-def _ranking() -> BudgetConfig:
-    # One depth, the last: there the patches and [CLS] know most of what was decided. Removed patches become the mean,
-    # which is what they become when the curves are drawn, and no method has a say in it.
-    return change(BudgetConfig(), {"steps": 1500, "batch_size": 256, "pairs": 8, "depths": (-1,)})
+def _ranking() -> FitConfig:
+    # Removed patches become the mean, as they do when the curves are drawn, and no method has a say in it.
+    changes = {"steps": 1500, "batch_size": 256, "pairs": 8, "hidden": 256, "start": "mean", "validate_every": 500}
+    return recipe("ranking", measure="log-odds", **changes)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Size:
     shown: Annotated[int, "images in the pictures"] = 8
     tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(6, 256, 1e-4, bf16=True))
     keep_set: FitConfig = field(default_factory=_keep_set)
-    ranking: BudgetConfig = field(default_factory=_ranking)
+    ranking: FitConfig = field(default_factory=_ranking)
 
 
 FULL = Size()
@@ -82,20 +80,23 @@ def fit_keep_set(model: Adapter, task: StoredImages, size: Size, seed: int, path
     return _once(path, model, task, config, masks, load_fit, lambda: fit(model, task, config), save_fit)
 
 
-def fit_ranking(
-    model: Adapter, task: StoredImages, size: Size, seed: int, path: Path
-) -> tuple[BudgetFit, dict[str, Any]]:
+def fit_ranking(model: Adapter, task: StoredImages, size: Size, seed: int, path: Path) -> tuple[Fit, dict[str, Any]]:
     """Fit the ranking of a seed, or read it back."""
-    config = change(size.ranking, {"seed": seed})
-    masks = config.pairs  # two sets forward each, which is what a mask takes forward and back
-    return _once(path, model, task, config, masks, load_budget, lambda: fit_budget(model, task, config), save_budget)
+    config, narrow = change(size.ranking, {"seed": seed}), at_the_ends(model)
+    masks = config.comparison.pairs  # two sets forward each, which is what a mask takes forward and back
+    return _once(path, narrow, task, config, masks, load_fit, lambda: fit(narrow, task, config), save_fit)
+
+
+def at_the_ends(model: Adapter) -> Adapter:
+    """Return a model seen at its first and last site alone: the last knows most of what was decided."""
+    return adapt(model.model, sites=[model.sites.names[0], model.sites.names[-1]])
 
 
 def _once(
     path: Path,
     model: Adapter,
     task: StoredImages,
-    config: FitConfig | BudgetConfig,
+    config: FitConfig,
     masks: int,
     load: Callable[[Path, Adapter, StoredImages], Any],
     make: Callable[[], Any],

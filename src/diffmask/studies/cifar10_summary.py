@@ -16,7 +16,7 @@ from ..evaluation.bootstrap import difference_interval, mean_interval
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit
 from ..training.step import look
-from .cifar10_curves import BUDGET, FIGURES, KEEP_SET, OURS, REPLACEMENTS
+from .cifar10_curves import FIGURES, KEEP_SET, OURS, RANKING, REPLACEMENTS
 
 Areas = Mapping[tuple[str, str], Float[Tensor, "figure way image"]]  # by method and replacement
 MOST, LEAST = 0, 1
@@ -98,8 +98,8 @@ def summarise(
         "seed_spread": {column: _spread(areas, column) for column in COLUMNS},
         "first": {
             "area_least_first": first(areas, KEEP_SET, "area_least_first"),
-            "area_most_first": first(areas, BUDGET, "area_most_first"),
-            "difference": first(areas, BUDGET, "difference"),
+            "area_most_first": first(areas, RANKING, "area_most_first"),
+            "difference": first(areas, RANKING, "difference"),
         },
         "published_protocol": dict(protocol),
     }
@@ -108,7 +108,7 @@ def summarise(
 def _by_method(areas: Sequence[Areas], column: str) -> dict[str, list[float]]:
     names = methods_of(areas[0])
     found = {name: interval(pooled(areas, name, REPLACEMENTS, PROBABILITY, column)) for name in names}
-    return {**found, **{f"{name}, reversed": _reversed(areas, name, column) for name in (KEEP_SET, BUDGET)}}
+    return {**found, **{f"{name}, reversed": _reversed(areas, name, column) for name in (KEEP_SET, RANKING)}}
 
 
 def _reversed(areas: Sequence[Areas], name: str, column: str) -> list[float]:

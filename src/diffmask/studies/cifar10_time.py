@@ -12,8 +12,6 @@ import torch
 
 from ..models.adapter import Adapter
 from ..tasks.stored_images import StoredImages
-from ..training.budget import BudgetFit
-from ..training.budget_score import scores_at
 from ..training.fit import Fit
 from ..training.step import look
 
@@ -88,7 +86,7 @@ def clock(device: torch.device) -> float:
 
 
 @torch.no_grad()
-def explain_cost(fitted: Fit, ranking: BudgetFit, batch_size: int) -> dict[str, float]:
+def explain_cost(fitted: Fit, ranking: Fit, batch_size: int) -> dict[str, float]:
     """Compare an explanation, the keep set alone or with the ranking, with a plain forward pass."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -104,7 +102,7 @@ def explain_cost(fitted: Fit, ranking: BudgetFit, batch_size: int) -> dict[str, 
     def both() -> None:
         seen = look(model, task, batch)
         fitted.probe.log_keep(seen.reading)
-        scores_at(ranking.probe, seen, [ranking.probe.depth_count - 1])
+        ranking.probe.rank(seen.reading, ranking.probe.depth_count - 1)
 
     counts, seconds = {}, {}
     with model.frozen():

@@ -26,11 +26,10 @@ from ..models.adapter import Adapter
 from ..settings import change
 from ..tasks.pictures import open_picture, picture_folder
 from ..tasks.stored_images import StoredImages
-from ..training.budget import fit_budget
 from ..training.fit import Fit, fit
 from ..training.random import NOISE, generator
-from .cifar10_curves import BUDGET, KEEP_SET, all_methods, rank
-from .cifar10_fits import FULL, SMALL, Size
+from .cifar10_curves import KEEP_SET, RANKING, all_methods, rank
+from .cifar10_fits import FULL, SMALL, Size, at_the_ends
 from .cifar10_model import measure_accuracy
 from .cifar10_summary import shown_images
 from .cifar10_time import computing
@@ -43,7 +42,7 @@ log = logging.getLogger(__name__)
 
 SIDE, THUMBNAIL = 224, 112  # pixels of a picture as it is cut, and as it is shown
 # Those that are drawn: to leave out one patch at a time would take longer than all others together.
-COMPARED = (KEEP_SET, BUDGET, "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
+COMPARED = (KEEP_SET, RANKING, "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def run(setup: Setup) -> News:
         train_head(classifier, task, labels)
     with computing(device(), shape.size.bf16):
         fitted = fit(model, task, shape.size.keep_set)
-        ranking = fit_budget(model, task, shape.size.ranking)
+        ranking = fit(at_the_ends(model), task, shape.size.ranking)
         chosen = views[:: max(1, len(views) // shape.shown)][: shape.shown]
         methods = {name: made for name, made in all_methods(fitted, ranking, shape.size, 0).items() if name in COMPARED}
         scores = rank_all(methods, fitted, chosen, shape.size)

@@ -20,13 +20,12 @@ import torch
 from torch import Tensor
 
 from ..attribution import METHODS
-from ..attribution.budget import BudgetScores
 from ..attribution.method import Method, Question
+from ..attribution.ranking import RankScores
 from ..errors import CollapseError
 from ..models.adapter import Adapter, adapt
 from ..settings import change
 from ..tasks.patch_counting import PatchCounting
-from ..training.budget import BudgetConfig, fit_budget
 from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
 from ..training.start import survey
@@ -166,8 +165,8 @@ def rival_rows(model: Adapter, task: PatchCounting, job: Job, size: Size) -> lis
     batch, red = task.collate(task.test).to(model.device), task.red(task.test)
     question = Question(model, task, batch, 0, states.means[0])
     rows = [rival_row(name, _seeded(name, job.seed), question, task, red) for name in NAMES]
-    ranking = fit_budget(model, task, change(BudgetConfig(), {"seed": job.seed, "batch_size": 64, "steps": size.steps}))
-    return [*rows, rival_row("budget", BudgetScores(ranking.probe, DEPTHS - 1), question, task, red)]
+    ranking = fit(model, task, recipe("ranking", seed=job.seed, batch_size=64, steps=size.steps))
+    return [*rows, rival_row("ranking", RankScores(ranking.probe, DEPTHS - 1), question, task, red)]
 
 
 def rival_row(name: str, method: Method, question: Question, task: PatchCounting, red: Tensor) -> dict[str, Any]:

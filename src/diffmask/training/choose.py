@@ -1,34 +1,32 @@
-"""Turn a ranking into a keep set: of each depth, the units that score above one threshold.
-
-`fit` learns which units to keep by the gradient of a mask, which says little where a model changes by jumps. A ranking
-is learned from what the model does without units, and a threshold is all that is left to find: the highest at which the
-divergence, on average over validation examples, is within the margin.
-"""
+"""Cut the order that a fit has learned at another margin: no training, a few validations."""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
 
-from ..objective.objective import Objective, ObjectiveConfig
-from .budget import BudgetFit
+from ..objective.objective import Objective
+from ..settings import change
 from .calibrate import calibrate
-from .config import FitConfig
 from .fit import Fit
 from .validate import DepthScore, in_batches, validate
 
 
-def choose(ranking: BudgetFit, margin: float = 0.1) -> Fit:
-    """Find the thresholds; what comes out explains, verifies and is saved as any fit."""
-    probe, model, task, c = deepcopy(ranking.probe), ranking.model, ranking.task, ranking.config
-    objective = Objective(ObjectiveConfig(margin=margin), probe.depth_count).to(model.device)
-    some = task.validation[: c.validation_limit]
+def choose(fitted: Fit, margin: float) -> Fit:
+    """Return a fit whose thresholded masks just hold `margin` on the validation examples; the given one stays.
+
+    Rankers know the worth of every unit and can be cut anywhere; gates were trained for one margin, and beyond what was
+    left `undecided` they can only open.
+    """
+    config = change(fitted.config, {"margin": margin})
+    probe, model, task = deepcopy(fitted.probe), fitted.model, fitted.task
+    objective = Objective(config.objective, probe.depth_count).to(model.device)
+    some, size = task.validation[: config.validation_limit], max(64, config.batch_size)
 
     def scores() -> list[DepthScore]:
-        return validate(model, task, probe, objective, in_batches(task, some, max(64, c.batch_size), model.device))
+        return validate(model, task, probe, objective, in_batches(task, some, size, model.device))
 
     with model.frozen():
-        calibrate(probe, scores, margin, undecided=2 * c.probe.bound)
+        calibrate(probe, scores, margin, config.undecided)
         found = scores()
-    config = replace(FitConfig(), probe=c.probe, objective=objective.config, steps=c.steps, batch_size=c.batch_size)
-    return Fit(model, task, probe, config, found, [], [], ranking.fingerprint)
+    return replace(fitted, probe=probe, config=config, scores=found)

@@ -11,6 +11,7 @@ from ..gates.baseline import BaselineConfig
 from ..gates.probe import ProbeConfig
 from ..objective.lagrangian import PublishedConfig
 from ..objective.objective import ObjectiveConfig
+from ..objective.worth import ComparisonConfig
 from ..registry import unknown
 from ..settings import change, check_choices
 from .optimizer import OPTIMIZERS
@@ -22,6 +23,7 @@ class FitConfig:
 
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    comparison: ComparisonConfig = field(default_factory=ComparisonConfig)
     steps: Annotated[int, "optimiser steps, shared by all depths"] = 2000
     batch_size: Annotated[int, "examples per step"] = 32
     depths_per_step: Annotated[int, "depths trained at every step, from one original pass; 0 takes all"] = 1
@@ -60,6 +62,8 @@ class FitConfig:
                 raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.calibrate and self.objective.form == "rate":
             raise SettingError("calibrate shifts votes until a margin just holds: use it with form = margin")
+        if self.probe.voter == "ranker" and (self.guard or not self.calibrate):
+            raise SettingError("rankers learn an order, and the margin cuts it at the end: use guard off, calibrate on")
         if self.undecided < 0:
             raise SettingError(f"undecided must be 0 or more, got {self.undecided}: it is the log-odds of a unit")
         if not 0 <= self.decay <= 1:
@@ -110,6 +114,24 @@ TEXT = FitConfig(
     calibrate=True,
 )
 
+# Rankers learn what each unit is worth by comparing sets of units, and one threshold per depth, found at the end, makes
+# the sets that hold the margin. The model is only run forward; removed units become a baseline fitted to random masks.
+RANKING = FitConfig(
+    probe=ProbeConfig(
+        voter="ranker", votes="separate", hidden=64, baseline=BaselineConfig(learned=False, positions=512)
+    ),
+    objective=ObjectiveConfig(margin=0.1),
+    steps=2000,
+    depths_per_step=0,
+    learning_rate=1e-3,
+    weight_decay=0.02,
+    warmup=50,
+    guard=False,
+    select=False,
+    calibrate=True,
+    undecided=2 * ProbeConfig().bound,
+)
+
 # For images: states as wide as text's; at the input, position is not yet in the state and the baseline needs none.
 # `start_open` is the share kept at first, at every depth. From a start that is half closed the constraint is tightened
 # from what forbids dropping everything; a price on large logits keeps gates that open first from saturating. The
@@ -153,6 +175,7 @@ RECIPES = {
     "default": FitConfig(),
     "text": TEXT,
     "vision": VISION,
+    "ranking": RANKING,
     "published": PUBLISHED,
     "published-vision": PUBLISHED_VISION,
 }

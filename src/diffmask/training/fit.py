@@ -68,8 +68,6 @@ def fit(
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
-    if settings.probe.voter == "ranker":
-        raise SettingError("probe.voter = ranker orders units: use fit_budget, then choose")
     from accelerate import Accelerator  # late: these take long to import, and explaining does without
 
     from .bar import Bar

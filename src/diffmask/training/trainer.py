@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import ModelError
+from ..gates.noise import Part
 from ..gates.probe import Probe, make_probe
 from ..gates.score_function import ScoreFunction
 from ..models.adapter import Adapter
@@ -20,6 +22,7 @@ from ..types import Batch, broken, raise_if_broken
 from .bar import Bar
 from .cache import Cache
 from .calibrate import calibrate
+from .comparing import compare_sets
 from .config import FitConfig
 from .guard import diagnose, give_up
 from .optimizer import OPTIMIZERS
@@ -89,14 +92,27 @@ class Trainer:
         noise = generator(self.config.seed, NOISE, now.step, self.device)
         seen = self._look(rows, batch, max(depths))
         self.unchecked += [(now.step, name, broken(head)) for name, head in seen.original.items()]
-        part = self.processes.part(len(rows))
-        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise, part=part)
         run.optimizer.zero_grad()
-        self.accelerator.backward(torch.stack([loss.total for loss in losses]).sum())
+        self.accelerator.backward(self._losses(run, seen, depths, shares, noise, self.processes.part(len(rows))).sum())
         self.processes.add_gradients(run.probe.parameters())
         self._hold_still(run, depths, share)
         run.optimizer.step()
         now.step += 1
+
+    def _losses(
+        self,
+        run: Run,
+        seen: Look,
+        depths: Sequence[int],
+        shares: Sequence[float],
+        noise: torch.Generator,
+        part: Part | None,
+    ) -> Float[Tensor, " depth"]:
+        """Try the masks of the gates, or compare sets of units where rankers learn an order."""
+        if self.config.probe.voter == "ranker":
+            return run.objective.mean(compare_sets(seen, run.probe, self.config.comparison, depths, noise, part))
+        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise, part=part)
+        return torch.stack([loss.total for loss in losses])
 
     def _look(self, rows: Sequence[int], batch: Batch, deepest: int) -> Look:
         """Look at the examples of a batch that are this process's."""

@@ -1,19 +1,14 @@
-"""What rankers and gates of a vision model may read, and at which depths they are fitted."""
+"""What rankers and gates of a vision model may read."""
 
-import pytest
 import torch
 
-from diffmask.errors import SettingError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.models.adapter import adapt
-from diffmask.settings import change
 from diffmask.tasks.images import ImageClassification
-from diffmask.training.budget import BudgetConfig, fit_budget
 from diffmask.training.step import look
 from tiny_vision import ARCHITECTURES, build, images
 
 NAME = "DeiTForImageClassification"
-SHORT = {"steps": 2, "batch_size": 2, "hidden": 4, "start": "mean"}
 
 
 def task_of(ask=None):
@@ -33,14 +28,6 @@ def test_gates_read_what_stands_before_the_patches_if_asked():
     whole = asked.states.outputs[last]
     whole = whole if isinstance(whole, torch.Tensor) else whole[0]
     assert torch.equal(asked.reading[last][:, 3, width:], whole[:, :prefix].flatten(1))
-
-
-def test_a_ranking_is_fitted_at_the_depths_asked_for_alone():
-    found = fit_budget(adapt(build(NAME)), task_of(), change(BudgetConfig(), {**SHORT, "depths": (-1,)}))
-    still = [bool((voter.last.weight == 0).all()) for voter in found.probe.voters]
-    assert still == [True] * (len(still) - 1) + [False]
-    with pytest.raises(SettingError, match="no depth 9"):
-        fit_budget(adapt(build(NAME)), task_of(), change(BudgetConfig(), {**SHORT, "depths": (9,)}))
 
 
 def test_a_voter_may_read_every_site_up_to_its_own():

@@ -1,4 +1,4 @@
-"""A fitted ranking's own scores: which units come first when only so many may be kept, in one forward pass."""
+"""The order a fit has learned: which units come first when only so many may be kept, in one forward pass."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..gates.probe import Probe
-from ..training.budget_score import scores_at
 from ..training.step import look
 from .method import Method, Question
 
 
 @dataclass(frozen=True)
-class BudgetScores(Method):
-    """What `fit_budget` found, from 0 (kept last) to 1 (kept first).
+class RankScores(Method):
+    """What the rankers of a fit by the recipe `ranking` say, from 0 (kept last) to 1 (kept first).
 
-    >>> compare(fitted, data, {"budget": BudgetScores(ranking.probe)}, metrics)      # doctest: +SKIP
+    >>> compare(fitted, data, {"ranking": RankScores(ranked.probe)}, metrics)      # doctest: +SKIP
     """
 
     probe: Probe
@@ -33,8 +32,8 @@ class BudgetScores(Method):
 
     @torch.no_grad()
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
-        """Return the scores themselves: above 0 for units that do more for the decision than the mean unit."""
+        """Return the scores themselves: above 0 for units that do more for the prediction than the mean unit."""
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
         depth = question.depth if self.depth is None else self.depth
-        return torch.where(question.batch.valid, scores_at(self.probe, seen, [depth])[0], 0)
+        return torch.where(question.batch.valid, self.probe.rank(seen.reading, depth), 0)
