@@ -16,7 +16,7 @@ from diffmask.models.sites import Site
 from diffmask.report import PICTURES, TABLES
 from diffmask.settings import change
 from diffmask.studies import cifar10
-from diffmask.studies.cifar10_curves import BUDGET, FIGURES, KEEP_SET, REPLACEMENTS, Curves, keeps_of
+from diffmask.studies.cifar10_curves import FIGURES, KEEP_SET, RANKING, REPLACEMENTS, Curves, keeps_of
 from diffmask.studies.cifar10_fits import SMALL
 from diffmask.studies.cifar10_model import make_classifier, shifted
 from diffmask.studies.cifar10_published import TABLE_1
@@ -70,7 +70,7 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     assert summary["images"] == 4 and summary["seeds"] == 1
     for column in COLUMNS:
         assert all(low <= mean <= high for mean, low, high in summary[column].values())
-    turned, plain = (summary["difference"][name][0] for name in (f"{BUDGET}, reversed", BUDGET))
+    turned, plain = (summary["difference"][name][0] for name in (f"{RANKING}, reversed", RANKING))
     assert turned == pytest.approx(-plain, abs=1e-6)
     assert summary["published_protocol"]["chefer"]["published"]["most_first_nll"] == TABLE_1["chefer"][0]
     assert len(result["rows"]) == 12 * (len(REPLACEMENTS) + 1) * len(FIGURES)
@@ -126,11 +126,11 @@ def made(least, most):
 def test_first_compares_ours_with_the_best_rival():
     areas = [
         {(name, how): made(*ends) for how in REPLACEMENTS for name, ends in NAMES.items()}
-        for NAMES in [{KEEP_SET: (0.8, 0.4), BUDGET: (0.7, 0.2), "rise": (0.6, 0.3), "chefer": (0.75, 0.5)}]
+        for NAMES in [{KEEP_SET: (0.8, 0.4), RANKING: (0.7, 0.2), "rise": (0.6, 0.3), "chefer": (0.75, 0.5)}]
     ]
     found = first(areas, KEEP_SET, "area_least_first")
     assert found["rival"] == "chefer" and found["better_by"][0] == pytest.approx(0.05) and found["outside"]
-    found = first(areas, BUDGET, "area_most_first")
+    found = first(areas, RANKING, "area_most_first")
     assert found["rival"] == "rise" and found["better_by"][0] == pytest.approx(0.1)
     assert not first(areas, KEEP_SET, "area_most_first")["outside"]
 

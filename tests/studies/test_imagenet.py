@@ -12,7 +12,7 @@ from torch import nn
 from diffmask.errors import DataError, ModelError
 from diffmask.report import PICTURES, TABLES
 from diffmask.studies import imagenet
-from diffmask.studies.cifar10_curves import BUDGET, KEEP_SET
+from diffmask.studies.cifar10_curves import KEEP_SET, RANKING
 from diffmask.studies.imagenet import COMPARED, Shape
 from diffmask.studies.imagenet_model import adapt_to, load_classifier, normalisation, train_head
 from diffmask.studies.setup import Setup
@@ -58,7 +58,7 @@ def test_an_encoder_gets_a_head_and_is_explained_by_every_method(root, monkeypat
     result = run(root, "encoder", monkeypatch)
     assert result["shown"]["labels"] == ["cat", "big dog"] and result["shown"]["grid"] == [4, 4]
     assert set(result["shown"]["scores"]) == set(COMPARED) == set(result["summary"]["methods"])
-    assert {KEEP_SET, BUDGET, "rollout", "chefer"} <= set(COMPARED)
+    assert {KEEP_SET, RANKING, "rollout", "chefer"} <= set(COMPARED)
     assert "trained by this study" in result["summary"]["head"] and 0 <= result["summary"]["head_accuracy"] <= 1
     assert set(PICTURES.get("imagenet")(result)) == {"heat-maps", "depths"}
     assert "which of the 3 pictures" in TABLES.get("imagenet")(result)
