@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,7 +64,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=OUTPUT)
     given = parser.parse_args()
     with TemporaryDirectory() as place:
-        pool = pool_vectors(given.data, replace(SIZE), Path(place) / "vectors.safetensors")
+        pool = pool_vectors(given.data, SIZE, Path(place) / "vectors.safetensors")
         data = prepare("sst", given.data, SIZE, pool)
         settings = [(e, p) for e in ("bilstm", "transformer") for p in ("softmax", "sparsemax")]
         rows = [row for setting in settings for row in rows_of(*setting, data)]

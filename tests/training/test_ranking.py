@@ -1,5 +1,7 @@
 """A fitted ranking puts evidence for the decision first and evidence against it last, for patches and for text."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
@@ -7,7 +9,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from diffmask.attribution.method import Question
 from diffmask.attribution.random import Random
 from diffmask.attribution.ranking import RankScores
-from diffmask.errors import DiffMaskError, SettingError, StorageError
+from diffmask.errors import DataError, DiffMaskError, SettingError, StorageError
 from diffmask.evaluation.compare import compare
 from diffmask.explaining.explain import explain
 from diffmask.gates.budget import draw_pair
@@ -156,9 +158,9 @@ def test_a_saved_ranking_ranks_as_before_and_knows_its_model(tokens, tmp_path):
     [
         ({"pairs": 0}, "pairs must be positive, got 0"),
         ({"most": -1.0}, "most must be positive, got -1.0"),
-        ({"measure": "taste"}, "no divergence named 'taste'"),
+        ({"measure": "taste"}, "no measure named 'taste'. Known: log-odds, probability, kl"),
         ({"guard": True}, "rankers learn an order"),
-        ({"votes": "corrected"}, "use votes = coupled or separate"),
+        ({"votes": "coupled"}, "a ranker scores each depth alone, got votes = coupled"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(wrong, message):
@@ -182,3 +184,10 @@ def test_an_order_can_be_cut_at_another_margin(needed):
     assert all(a.kept <= b.kept for a, b in zip(loose.scores, tight.scores, strict=True))
     assert loose.feasible and tight.feasible and loose.config.objective.margin == 1.0
     assert torch.equal(needed.probe.shift, shift)  # what was given is as it was
+
+
+def test_without_validation_examples_nothing_is_cut(needed):
+    task = evidence_task()
+    task.validation = []
+    with pytest.raises(DataError, match="the task of this fit has none: give it one that has"):
+        choose(replace(needed, task=task), 0.5)

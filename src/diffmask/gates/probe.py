@@ -63,6 +63,8 @@ class ProbeConfig:
 
     def __post_init__(self) -> None:
         check_choices(self, "probe")
+        if self.voter == "ranker" and self.votes != "separate":
+            raise SettingError(f"a ranker scores each depth alone, got votes = {self.votes}: use votes = separate")
         if self.voter != "standard" and self.votes == "corrected":
             raise SettingError(
                 f"probe.voter = {self.voter} starts each vote at its own bias: use votes = coupled or separate"

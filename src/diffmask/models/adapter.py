@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from ..errors import ModelError, SiteError
 from ..types import Batch
 from .sites import Site, Sites, wrapped
-from .structure import blocks_beside, find_sites, in_order_of_calls, input_part, named_site
+from .structure import blocks_beside, check_time_last, find_sites, in_order_of_calls, input_part, named_site
 from .vision import PIXELS, any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def adapt(
     if isinstance(sites, str):
         raise SiteError(f"sites takes a list of names, got the string '{sites}': write sites=['{sites}']")
     found = find_sites(model) if sites is None else [named_site(model, site) for site in sites]
-    _check_time_last(found)
+    check_time_last(found)
     adapter = Adapter(model, found, blocks_beside(model, found))
     if projection_of(model) is not None:
         return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
@@ -250,16 +250,6 @@ def adapt(
     with torch.no_grad(), adapter.frozen():
         found = in_order_of_calls(found, lambda: adapter(example))
     return Adapter(model, found, blocks_beside(model, found))
-
-
-def _check_time_last(sites: Sequence[Site]) -> None:
-    """Refuse recurrent layers that put time before examples: with as many of both, states would be read askew."""
-    for site in sites:
-        if isinstance(site.module, nn.RNNBase) and not site.module.batch_first:
-            raise SiteError(
-                f"site '{site.name}' is a layer ({type(site.module).__name__}) with time before examples: make it with "
-                "batch_first=True, or name other sites with sites=[…]"
-            )
 
 
 def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, found_by_structure: bool) -> Adapter:

@@ -118,3 +118,13 @@ def _blocks(part: nn.Module) -> list[Named]:
 
 def _equal(blocks: nn.ModuleList) -> bool:
     return len({type(block) for block in blocks}) == 1
+
+
+def check_time_last(sites: Sequence[Site]) -> None:
+    """Refuse recurrent layers that put time before examples: with as many of both, states would be read askew."""
+    for site in sites:
+        if isinstance(site.module, nn.RNNBase) and not site.module.batch_first:
+            raise SiteError(
+                f"site '{site.name}' is a layer ({type(site.module).__name__}) with time before examples: make it with "
+                "batch_first=True, or name other sites with sites=[…]"
+            )

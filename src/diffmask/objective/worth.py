@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import SettingError
+from ..errors import SettingError, UnknownNameError
+from ..registry import unknown
 from ..types import Prediction, Value
 from .divergence import DIVERGENCES, divergence
 from .target import target
@@ -32,8 +33,8 @@ class ComparisonConfig:
         for name in ("most", "pairs"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"comparison.{name} must be positive, got {getattr(self, name)}")
-        if self.measure not in SIGNED:
-            DIVERGENCES.get(self.measure)
+        if self.measure not in (known := [*SIGNED, *DIVERGENCES.names]):
+            raise UnknownNameError(unknown("measure", self.measure, known))
 
 
 def worth(

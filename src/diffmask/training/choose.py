@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import replace
 
+from ..errors import DataError
 from ..objective.objective import Objective
 from ..settings import change
 from .calibrate import calibrate
@@ -18,6 +19,11 @@ def choose(fitted: Fit, margin: float) -> Fit:
     Rankers know the worth of every unit and can be cut anywhere; gates were trained for one margin, and beyond what was
     left `undecided` they can only open.
     """
+    if not fitted.task.validation:
+        raise DataError(
+            "choose measures on validation examples, and the task of this fit has none: give it one that has, "
+            "choose(dataclasses.replace(fitted, task=task), margin)"
+        )
     config = change(fitted.config, {"margin": margin})
     probe, model, task = deepcopy(fitted.probe), fitted.model, fitted.task
     objective = Objective(config.objective, probe.depth_count).to(model.device)
