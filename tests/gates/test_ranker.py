@@ -36,6 +36,12 @@ def test_what_stands_in_the_padding_changes_nothing(ranker):
     torch.testing.assert_close(ranker(state, VALID)[1:, :3], ranker(state[1:, :3], VALID[1:, :3]))
 
 
+def test_an_example_without_a_real_unit_scores_nothing(ranker):
+    valid = torch.tensor([[True] * 5, [False] * 5])
+    scores = ranker(torch.randn(2, 5, 6), valid)
+    assert (scores[1] == 0).all() and scores.isfinite().all()
+
+
 def test_a_unit_is_scored_by_what_else_there_is_and_not_by_its_place(ranker):
     state, order = torch.randn(2, 5, 6), [4, 2, 0, 1, 3]
     full = torch.ones_like(VALID)

@@ -40,12 +40,14 @@ class Ranker(nn.Module):
         # In float32 whatever the model computes in; and autocast would go on with the weights of the first step.
         with torch.autocast(state.device.type, enabled=False):
             usual, real = (state.float() - self.mean) * self.scale, valid.unsqueeze(-1)
-            mean = (usual * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)  # for or against: of what?
+            mean = (usual * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp_min(
+                1
+            )  # for or against: of what?
             inner = self.first(torch.cat([usual, mean.expand_as(usual)], dim=-1))
             for block in self.blocks:
                 inner = block(inner, valid)
             scores = self.last(torch.nn.functional.gelu(self.norm(inner))).squeeze(-1) * valid
-            return (scores - scores.sum(1, keepdim=True) / valid.sum(1, keepdim=True)) * valid
+            return (scores - scores.sum(1, keepdim=True) / valid.sum(1, keepdim=True).clamp_min(1)) * valid
 
 
 class Block(nn.Module):
@@ -63,6 +65,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch unit hidden"]:
         parts = self.look(self.before(inner)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         asked, offered, given = parts.unbind()
-        seen = torch.nn.functional.scaled_dot_product_attention(asked, offered, given, valid[:, None, None])
+        seeable = valid | ~valid.any(1, keepdim=True)  # without a real unit there is nothing to see, which is not NaN
+        seen = torch.nn.functional.scaled_dot_product_attention(asked, offered, given, seeable[:, None, None])
         inner = inner + self.mix(seen.transpose(1, 2).flatten(2))
         return inner + self.think(self.between(inner))
