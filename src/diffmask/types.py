@@ -55,6 +55,16 @@ class Batch:
         """Lock every tensor in memory, from where a GPU fetches it without stopping the host."""
         return self._with(lambda tensor: tensor if tensor.is_cuda else tensor.pin_memory())
 
+    def clone(self) -> Batch:
+        """Copy every tensor."""
+        return self._with(Tensor.clone)
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All its tensors, always in the same order."""
+        every = (*self.inputs.values(), self.valid, self.place, self.ask)
+        return [value for value in every if isinstance(value, Tensor)]
+
     def repeat(self, count: int) -> Batch:
         """Stand `count` copies of the batch one after the other."""
         return self._with(lambda tensor: repeat(tensor, count) if tensor.dim() and len(tensor) == len(self) else tensor)

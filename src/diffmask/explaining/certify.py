@@ -15,9 +15,9 @@ from ..explanation import Explanation
 from ..gates.votes import kept
 from ..settings import change
 from ..training.fit import Fit
-from ..training.step import Look
-from .chunks import broken_rows, looks
-from .explain import answer, check_depth, describe, info
+from ..training.step import Look, look
+from .chunks import broken_rows, chunks
+from .explain import check_depth, describe, info, send, sum_up
 from .verify import Measured, measure
 
 
@@ -40,12 +40,13 @@ def certify(
     fitted = fitted if margin is None else with_margin(fitted, margin)
     found: dict[int, Explanation] = {}
     with fitted.model.frozen():
-        for chunk, seen in looks(fitted, examples, batch_size):
+        for chunk, batch in chunks(fitted, examples, batch_size):
+            seen = look(fitted.model, fitted.task, batch)
             chunk.check(broken_rows(seen.original))
             scores = fitted.probe.log_keep(seen.reading)
             measured = smallest_within_margin(fitted, seen, depth, scores[depth], fewer=margin is not None)
-            said = answer(chunk, seen, scores, measured.kept, measured)
-            found.update(describe(fitted, said, depth, info(fitted), certified=True))
+            answer = send(chunk, sum_up(seen, scores, measured.kept, measured))
+            found.update(describe(fitted, answer, depth, info(fitted), certified=True))
     return [found[row] for row in range(len(examples))]
 
 

@@ -13,8 +13,7 @@ from torch import Tensor
 from ..errors import DataError
 from ..tasks.task import Task
 from ..training.fit import Fit
-from ..training.step import Look, look
-from ..types import Prediction, broken, raise_if_broken
+from ..types import Batch, Prediction, broken, raise_if_broken
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ def broken_rows(prediction: Prediction) -> dict[str, Tensor]:
     return {name: broken(head) for name, head in prediction.items()}
 
 
-def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Chunk, Look]]:
-    """Look at all examples, batch by batch, in the order that costs least padding."""
+def chunks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Chunk, Batch]]:
+    """Go through all examples, batch by batch on the model's device, in the order that costs least padding."""
     if not isinstance(examples, Sequence):
         raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
     if len(examples) == 0:
@@ -48,7 +47,7 @@ def looks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tup
         some = [examples[row] for row in rows]
         batch = fitted.task.collate(some)
         moved = batch.pin().to(device) if device.type == "cuda" else batch.to(device)
-        yield Chunk(rows, some, batch.valid), look(fitted.model, fitted.task, moved)
+        yield Chunk(rows, some, batch.valid), moved
 
 
 def by_length(task: Task, examples: Sequence[Any], batch_size: int) -> list[int]:

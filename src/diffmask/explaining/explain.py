@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,9 +19,10 @@ from ..provenance import versions
 from ..registry import unknown
 from ..tasks.task import Task
 from ..training.fit import Fit
-from ..training.step import Look
-from ..types import decisions
-from .chunks import Chunk, arrival, broken_rows, fetch, fetch_each, looks
+from ..training.step import Look, look
+from ..types import Batch, decisions
+from .chunks import Chunk, arrival, broken_rows, chunks, fetch, fetch_each
+from .recorded import recorded
 from .verify import Measured, check_masked, run_kept, verifications
 
 
@@ -34,21 +35,23 @@ def explain(
     verify: bool = True,
     batch_size: int = 64,
     compile: bool = False,
+    record: bool = True,
 ) -> list[Explanation]:
     """Explain each example: scores at every depth, and the kept set at `depth`, verified unless told otherwise.
 
     A depth is a number, which may count from the end, or the name of its site. Examples of like length go through the
-    model together. To `compile` its blocks takes a while the first time and pays for many examples.
+    model together. On a GPU what is computed is recorded when a shape of batch comes again, unless told otherwise; to
+    `compile` the model's blocks takes a while the first time and pays for many examples.
     """
     depth, about = check_depth(fitted.probe, depth), info(fitted)
     found: dict[int, Explanation] = {}
     before: Answer | None = None
+    run: Callable[[Batch], Said] = partial(say, fitted, depth, verify)
+    if record and not compile:
+        run = recorded(fitted, (depth, verify), run)
     with fitted.model.frozen(), fitted.model.compiled(compile):
-        for chunk, seen in looks(fitted, examples, batch_size):
-            scores = fitted.probe.log_keep(seen.reading)
-            chosen = kept(scores[depth]) & seen.batch.valid
-            measured = run_kept(fitted, seen, depth, chosen) if verify else None
-            now = answer(chunk, seen, scores, chosen, measured)
+        for chunk, batch in chunks(fitted, examples, batch_size):
+            now = send(chunk, run(batch))
             if before is not None:  # by now on the host, while the device is at work on this one
                 found.update(describe(fitted, before, depth, about))
             before = now
@@ -68,31 +71,51 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is said of a chunk, on its way to the host; `wait` returns when it is there."""
+class Said:
+    """What is said of a batch."""
 
-    chunk: Chunk
     scores: Float[Tensor, "depth batch unit"]
     kept: Bool[Tensor, "batch unit"]
     broken: dict[str, Tensor]
     verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of a chunk, on its way to the host; `wait` returns when it is there."""
+
+    chunk: Chunk
+    said: Said
     wait: Callable[[], object]
 
 
-def answer(
-    chunk: Chunk,
-    seen: Look,
-    scores: Float[Tensor, "depth batch unit"],
-    chosen: Bool[Tensor, "batch unit"],
-    measured: Measured | None,
-) -> Answer:
-    """Send what is said of a chunk to the host, without waiting for it."""
+def say(fitted: Fit, depth: int, verify: bool, batch: Batch) -> Said:
+    """Look at a batch, score its units at every depth, and run the model on those kept if that is to be verified."""
+    seen = look(fitted.model, fitted.task, batch)
+    scores = fitted.probe.log_keep(seen.reading)
+    chosen = kept(scores[depth]) & batch.valid
+    return sum_up(seen, scores, chosen, run_kept(fitted, seen, depth, chosen) if verify else None)
+
+
+def sum_up(
+    seen: Look, scores: Float[Tensor, "depth batch unit"], chosen: Bool[Tensor, "batch unit"], measured: Measured | None
+) -> Said:
+    """Take what has to be known of a batch from what was computed."""
     verdict = None
     if measured is not None:
         answers = decisions(seen.original), decisions(measured.masked), broken_rows(measured.masked)
-        verdict = Verdict(fetch(measured.divergence), *map(fetch_each, answers))
-    bad = fetch_each(broken_rows(seen.original))
-    return Answer(chunk, fetch(scores), fetch(chosen), bad, verdict, arrival(scores))
+        verdict = Verdict(measured.divergence, *answers)
+    return Said(scores, chosen, broken_rows(seen.original), verdict)
+
+
+def send(chunk: Chunk, said: Said) -> Answer:
+    """Send what is said of a chunk to the host, without waiting for it."""
+    verdict = said.verdict
+    if verdict is not None:
+        others = map(fetch_each, (verdict.original, verdict.masked, verdict.broken))
+        verdict = Verdict(fetch(verdict.distances), *others)
+    here = Said(fetch(said.scores), fetch(said.kept), fetch_each(said.broken), verdict)
+    return Answer(chunk, here, arrival(said.scores))
 
 
 def describe(
@@ -100,8 +123,8 @@ def describe(
 ) -> Iterator[tuple[int, Explanation]]:
     """Make one explanation per example, without its padding, and yield it with the example's number."""
     answer.wait()
-    chunk, verdict = answer.chunk, answer.verdict
-    chunk.check(answer.broken)
+    chunk, said, verdict = answer.chunk, answer.said, answer.said.verdict
+    chunk.check(said.broken)
     measured: list[Verification] | list[None] = [None] * len(chunk.rows)
     if verdict is not None:
         check_masked(verdict.broken)
@@ -109,7 +132,7 @@ def describe(
     # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.
     counts: list[int] = chunk.valid.sum(1).tolist()
     split: Callable[..., list[Tensor]] = torch.ops.aten.split_with_sizes_copy
-    scores, chosen = split(answer.scores[:, chunk.valid], counts, 1), split(answer.kept[chunk.valid], counts)
+    scores, chosen = split(said.scores[:, chunk.valid], counts, 1), split(said.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
         yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, about)

@@ -1,0 +1,129 @@
+"""Record what is computed for a batch on a GPU, once per shape of batch, and replay it.
+
+A small model keeps a GPU waiting: to launch a kernel takes the host longer than to run it takes the device. A recording
+(a CUDA graph) launches all of them at once. What it has found is overwritten when it is replayed, so fetch it first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..models.adapter import Adapter
+from ..training.fit import Fit
+from ..types import Batch
+
+log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
+MOST = 8  # functions whose recordings a model keeps
+
+
+@runtime_checkable
+class Graph(Protocol):
+    """Something recorded."""
+
+    def replay(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Take(Generic[Found]):
+    """One recording, with the batch it reads and what it has found there."""
+
+    batch: Batch
+    graph: Graph
+    found: Found
+
+    def __call__(self, batch: Batch) -> Found:
+        """Replay it on another batch of the same shape."""
+        for own, given in zip(self.batch.tensors, batch.tensors, strict=True):
+            own.copy_(given, non_blocking=True)
+        self.graph.replay()
+        return self.found
+
+
+def record_graph(run: Callable[[Batch], Found], batch: Batch) -> Take[Found]:
+    """Record a run on a batch; nothing is computed yet."""
+    own, graph = batch.clone(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=_pool()):
+        found = run(own)
+    return Take(own, graph, found)
+
+
+@cache
+def _pool() -> Any:
+    """Return the memory that all recordings share: what one has found is fetched before another is replayed."""
+    return torch.cuda.graph_pool_handle()
+
+
+class Recorded(Generic[Found]):
+    """A function of a batch that is recorded when a shape of batch comes a second time; the first one warms it up.
+
+    A model that looks at its own numbers on the way, and so cannot be recorded, goes on as it is.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Batch], Found],
+        record: Callable[[Callable[[Batch], Found], Batch], Take[Found]] = record_graph,
+    ) -> None:
+        self.run, self.record = run, record
+        self.takes: dict[Hashable, Take[Found] | None] = {}
+        self.possible = True
+
+    def __call__(self, batch: Batch) -> Found:
+        shape = shape_of(batch)
+        if self.possible and shape in self.takes and self.takes[shape] is None:
+            self.takes[shape] = self._try(batch)
+        take = self.takes.setdefault(shape, None)
+        return self.run(batch) if take is None else take(batch)
+
+    def _try(self, batch: Batch) -> Take[Found] | None:
+        try:
+            return self.record(self.run, batch)
+        except RuntimeError as error:  # as a rule: the host asked for a number while the device was only recording
+            self.possible = False
+            log.info("the model cannot be recorded and runs as it is: %s", str(error).split("\n")[0])
+            return None
+
+
+def shape_of(batch: Batch) -> Hashable:
+    """Return what a recording depends on beside the numbers in its tensors."""
+    shapes = tuple((tuple(tensor.shape), tensor.dtype) for tensor in batch.tensors)
+    others = tuple((name, repr(value)) for name, value in batch.inputs.items() if not isinstance(value, Tensor))
+    return shapes, tuple(batch.inputs), others, batch.place is None, batch.ask is None
+
+
+def recorded(fitted: Fit, about: Hashable, run: Callable[[Batch], Found]) -> Callable[[Batch], Found]:
+    """Return `run`, recorded where the model is on one GPU; its recordings are kept for the next call.
+
+    They read the weights where these are now: once weights have moved, or a probe has changed, they are made anew.
+    """
+    model = fitted.model
+    if model.device.type != "cuda" or model.spread:
+        return run
+    key, now = (id(fitted), about, _precision(model)), _weights(fitted)
+    kept = model.recordings.pop(key, None)
+    made = kept if kept is not None and kept[0] == now else (now, Recorded(run))
+    model.recordings[key] = made  # the last one used stands last
+    while len(model.recordings) > MOST:
+        del model.recordings[next(iter(model.recordings))]
+    found: Callable[[Batch], Found] = made[1]
+    return found
+
+
+def _weights(fitted: Fit) -> Hashable:
+    """Return what changes when weights are elsewhere, or the probe's are others."""
+    places = tuple(parameter.data_ptr() for parameter in fitted.model.model.parameters())
+    probe = [*fitted.probe.parameters(), *fitted.probe.buffers()]
+    return places, tuple((tensor.data_ptr(), tensor._version) for tensor in probe)
+
+
+def _precision(model: Adapter) -> tuple[Any, ...]:
+    return model.precision, torch.is_autocast_enabled("cuda"), torch.get_float32_matmul_precision()
