@@ -12,42 +12,54 @@ from torch import Tensor
 from diffmask.attribution.leave_one_out import LeaveOneOut
 from diffmask.attribution.method import Question
 from diffmask.explaining.explain import explain
+from diffmask.explaining.recorded import Recorded
+from diffmask.types import Batch
 
 from .clock import ratios, seconds, spread
-from .subjects import BATCH, Subject, minilm, smollm2, vit
+from .subjects import BATCH, LARGE, Subject, minilm, smollm2, vit
 
 IG_STEPS, SHAP_SAMPLES, SHAP_EXAMPLES = 50, 200, 4
 
 
-def over_forward(subject: Subject, repeats: int, batches: int = 1, **settings: Any) -> dict[str, Any]:
-    """Compare explaining batches of 64 at every depth, unverified, with running the model on them."""
-    fitted, rows = subject.fit(**settings), [*range(BATCH)] * batches
-    runs = {
-        "explain": lambda: explain(fitted, rows, verify=False, batch_size=BATCH),
-        "explain and verify": lambda: explain(fitted, rows, batch_size=BATCH),
+def over_forward(subject: Subject, repeats: int, batches: int = 1, size: int = BATCH) -> dict[str, Any]:
+    """Compare explaining batches at every depth with running the model on them, as it is and recorded."""
+    fitted, rows = subject.fit(), [*range(BATCH)] * (size // BATCH * batches)
+    ours = {
+        "explain": lambda: explain(fitted, rows, verify=False, batch_size=size),
+        "explain and verify": lambda: explain(fitted, rows, batch_size=size),
     }
+    found = ratios(ours, lambda: _forward(subject, rows, size, subject.read), repeats)
+    if subject.model.device.type == "cuda":
+        slow = {"explain, not recorded": lambda: explain(fitted, rows, verify=False, batch_size=size, record=False)}
+        found |= ratios(slow, lambda: _forward(subject, rows, size, subject.read), repeats)
+        again, fast = Recorded(subject.read), {"explain ÷ forward, both recorded": ours["explain"]}
+        found |= ratios(fast, lambda: _forward(subject, rows, size, again), repeats)
+    return found
 
-    @torch.no_grad()
-    def plain() -> None:
-        for start in range(0, len(rows), BATCH):
-            batch = subject.task.collate(rows[start : start + BATCH]).to(subject.model.device)
-            subject.task.read(subject.model(batch), batch)
 
-    return ratios(runs, plain, repeats)
+@torch.no_grad()
+def _forward(subject: Subject, rows: list[int], size: int, read: Callable[[Batch], object]) -> None:
+    """Run the model on batch after batch."""
+    for start in range(0, len(rows), size):
+        read(subject.task.collate(rows[start : start + size]).to(subject.model.device))
 
 
 def measure(device: str, repeats: int) -> list[dict[str, Any]]:
-    """Return a row for each model and precision."""
+    """Return a row for each model and what is compared; on a GPU also for a batch that keeps it busy."""
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     batches = 8 if device == "cuda" else 1
-    rows = []
+    rows: list[dict[str, Any]] = []
     for make, own in ((minilm, repeats), (vit, max(2, repeats // 3)), (smollm2, max(2, repeats // 3))):
         subject = make(device, dtype)
-        for measure, found in over_forward(subject, own, batches).items():
-            rows.append(
-                {"part": "explain", "model": subject.name, "weights": subject.weights, "measure": measure, **found}
-            )
+        rows += [_row(subject, name, found) for name, found in over_forward(subject, own, batches).items()]
+        if device == "cuda" and make is minilm:
+            large = over_forward(subject, own, batches, LARGE)
+            rows += [_row(subject, f"{name}, batch {LARGE}", found) for name, found in large.items()]
     return rows
+
+
+def _row(subject: Subject, name: str, found: dict[str, float]) -> dict[str, Any]:
+    return {"part": "explain", "model": subject.name, "weights": subject.weights, "measure": name, **found}
 
 
 def rivals(device: str) -> list[dict[str, Any]]:

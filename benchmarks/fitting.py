@@ -17,15 +17,17 @@ from diffmask.training.step import Look, look, step
 
 from .alive import held_bytes, most_bytes
 from .clock import ratios
-from .subjects import BATCH, Subject, minilm
+from .subjects import BATCH, LARGE, Subject, minilm
 
 
-def one_step(subject: Subject, fitted: Fit, depth: int, cache: Cache | None = None) -> Callable[[], None]:
+def one_step(
+    subject: Subject, fitted: Fit, depth: int, cache: Cache | None = None, size: int = BATCH
+) -> Callable[[], None]:
     """Return one whole training step at one depth: look, vote, mask, run again, backward, update."""
     probe: Probe = fitted.probe
     objective = Objective(fitted.config.objective, probe.depth_count).to(subject.model.device)
     optimizer = OPTIMIZERS.get(fitted.config.optimizer)(probe.parameters(), lr=1e-5)
-    rows, device = list(range(BATCH)), subject.model.device
+    rows, device = [row % BATCH for row in range(size)], subject.model.device
     batch = subject.task.collate(rows)
     noise = torch.Generator(device).manual_seed(0)
 
@@ -43,31 +45,28 @@ def one_step(subject: Subject, fitted: Fit, depth: int, cache: Cache | None = No
 
 def steps(device: str, repeats: int) -> list[dict[str, Any]]:
     """Compare steps of both kinds of probe, with and without a cache, with a plain forward pass."""
-    rows: list[dict[str, Any]] = []
-    variants = {"": {}} if device == "cpu" else {"": {}, ", compiled": {"compile": True}}
-    for label, settings in variants.items():
-        subject = minilm(device)
-        last, batch = len(subject.model.sites) - 1, subject.batch()
-        with subject.model.frozen(), subject.model.compiled(bool(settings)):
-            cache = Cache(subject.model, subject.task, "memory", 4 << 30, subject.model.device)
-            cache.look(list(range(BATCH)), subject.task.collate(range(BATCH)), last)
-            runs = {}
-            for kind, depths in (("input", [last]), ("hidden", range(last + 1))):
-                for depth in depths:
-                    for name, known in (("", None), (", cached", cache)):
-                        runs[f"{kind}, depth {depth}{name}{label}"] = one_step(
-                            subject, subject.fit(kind=kind), depth, known
-                        )
+    sizes = {"": BATCH} if device == "cpu" else {"": BATCH, f", batch {LARGE}": LARGE}
+    return [row for label, size in sizes.items() for row in _steps(minilm(device), repeats, label, size)]
 
-            @torch.no_grad()
-            def plain(subject: Subject = subject, batch: Any = batch) -> None:
-                subject.model(batch)
 
-            rows += [
-                {"part": "step", "model": subject.name, "measure": m, **f}
-                for m, f in ratios(runs, plain, repeats).items()
-            ]
-    return rows
+def _steps(subject: Subject, repeats: int, label: str, size: int) -> list[dict[str, Any]]:
+    last, batch = len(subject.model.sites) - 1, subject.batch(size)
+    with subject.model.frozen():
+        cache = Cache(subject.model, subject.task, "memory", 4 << 30, subject.model.device)
+        cache.look(list(range(BATCH)), subject.task.collate(range(BATCH)), last)
+        runs = {
+            f"{kind}, depth {depth}{name}{label}": one_step(subject, subject.fit(kind=kind), depth, known, size)
+            for kind, depths in (("input", [last]), ("hidden", range(last + 1)))
+            for depth in depths
+            for name, known in (("", None), (", cached", cache))
+        }
+
+        @torch.no_grad()
+        def plain() -> None:
+            subject.model(batch)
+
+        found = ratios(runs, plain, repeats)
+    return [{"part": "step", "model": subject.name, "measure": measure, **each} for measure, each in found.items()]
 
 
 def step_summary(rows: list[dict[str, Any]]) -> dict[str, float]:
@@ -81,7 +80,7 @@ def step_summary(rows: list[dict[str, Any]]) -> dict[str, float]:
                 if row["part"] == "step"
                 and row["measure"].startswith(kind)
                 and row["measure"].endswith(", cached") == known
-                and "compiled" not in row["measure"]
+                and "batch" not in row["measure"]
             ]
             if some:
                 found[f"{kind}_step{suffix}"] = statistics.mean(some)

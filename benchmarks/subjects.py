@@ -20,10 +20,11 @@ from diffmask.settings import change
 from diffmask.tasks.tensors import TensorTask
 from diffmask.training.config import FitConfig, recipe
 from diffmask.training.fit import Fit
-from diffmask.types import Batch, Categorical
+from diffmask.types import Batch, Categorical, Prediction
 
 WEIGHTS = Path(os.environ.get("DIFFMASK_WEIGHTS", "/work/weights"))
 BATCH, UNITS = 64, 32
+LARGE = 1024  # examples that keep a GPU busy: what launching kernels takes is then no part of the time
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,11 @@ class Subject:
     width: int
 
     def batch(self, count: int = BATCH) -> Batch:
-        return self.task.collate(range(count)).to(self.model.device)
+        return self.task.collate([row % BATCH for row in range(count)]).to(self.model.device)
+
+    def read(self, batch: Batch) -> Prediction:
+        """Run the model."""
+        return self.task.read(self.model(batch), batch)
 
     def fit(self, config: FitConfig | None = None, **changes: Any) -> Fit:
         """Return a probe with opinions, as if it had been fitted."""
