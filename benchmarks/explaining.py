@@ -25,12 +25,12 @@ def over_forward(subject: Subject, repeats: int, batches: int = 1, size: int = B
     """Compare explaining batches at every depth with running the model on them, as it is and recorded."""
     fitted, rows = subject.fit(), [*range(BATCH)] * (size // BATCH * batches)
     ours = {
-        "explain": lambda: explain(fitted, rows, verify=False, batch_size=size),
-        "explain and verify": lambda: explain(fitted, rows, batch_size=size),
+        "explain": lambda: explain(fitted, rows, verify=False, batch_size=size, record=True),
+        "explain and verify": lambda: explain(fitted, rows, batch_size=size, record=True),
     }
     found = ratios(ours, lambda: _forward(subject, rows, size, subject.read), repeats)
     if subject.model.device.type == "cuda":
-        slow = {"explain, not recorded": lambda: explain(fitted, rows, verify=False, batch_size=size, record=False)}
+        slow = {"explain, not recorded": lambda: explain(fitted, rows, verify=False, batch_size=size)}
         found |= ratios(slow, lambda: _forward(subject, rows, size, subject.read), repeats)
         again, fast = Recorded(subject.read), {"explain ÷ forward, both recorded": ours["explain"]}
         found |= ratios(fast, lambda: _forward(subject, rows, size, again), repeats)

@@ -19,8 +19,11 @@ class Tape:
     def replay(self):
         self.found.copy_(self.run(self.batch))
 
+    def pool(self):
+        return id(self)
 
-def on_tape(run, batch):
+
+def on_tape(run, batch, pool=None):
     own = batch.clone()
     tape = Tape(run, own)
     return Take(own, tape, tape.found)
@@ -37,7 +40,7 @@ def doubled(batch):
 
 def test_the_first_batch_of_a_shape_runs_and_the_second_is_recorded():
     made = []
-    again = Recorded(doubled, lambda run, batch: made.append(batch) or on_tape(run, batch))
+    again = Recorded(doubled, lambda run, batch, pool: made.append(batch) or on_tape(run, batch))
     assert torch.equal(again(batch_of(2)), 2.0 * batch_of(2).inputs["tokens"]) and not made
     again(batch_of(4))
     assert not made  # another shape
@@ -66,7 +69,7 @@ def test_a_recording_leaves_the_callers_batch_alone():
 def test_what_cannot_be_recorded_runs_as_it_is_and_is_not_tried_again():
     tried = []
 
-    def refuse(run, batch):
+    def refuse(run, batch, pool):
         tried.append(batch)
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
@@ -74,6 +77,15 @@ def test_what_cannot_be_recorded_runs_as_it_is_and_is_not_tried_again():
     for _ in range(4):
         assert torch.equal(again(batch_of(2)), 2.0 * batch_of(2).inputs["tokens"])
     assert len(tried) == 1
+
+
+def test_recordings_of_all_shapes_share_the_memory_of_the_first():
+    pools = []
+    again = Recorded(doubled, lambda run, batch, pool: pools.append(pool) or on_tape(run, batch))
+    for rows in (2, 2, 3, 3, 4, 4):
+        again(batch_of(rows))
+    first = again.takes[shape_of(batch_of(2))].graph.pool()
+    assert pools == [None, first, first]
 
 
 def test_a_shape_is_all_a_recording_depends_on():
@@ -102,7 +114,7 @@ def run_of(fitted):
 def test_without_a_gpu_nothing_is_recorded(fitted):
     run = run_of(fitted)
     assert recorded(fitted, 0, run) is run
-    explain(fitted, fitted.task.validation[:4])
+    explain(fitted, fitted.task.validation[:4], record=True)
     assert not fitted.model.recordings
 
 

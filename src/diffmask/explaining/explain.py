@@ -35,13 +35,13 @@ def explain(
     verify: bool = True,
     batch_size: int = 64,
     compile: bool = False,
-    record: bool = True,
+    record: bool = False,
 ) -> list[Explanation]:
     """Explain each example: scores at every depth, and the kept set at `depth`, verified unless told otherwise.
 
     A depth is a number, which may count from the end, or the name of its site. Examples of like length go through the
-    model together. On a GPU what is computed is recorded when a shape of batch comes again, unless told otherwise; to
-    `compile` the model's blocks takes a while the first time and pays for many examples.
+    model together. To `compile` the model's blocks takes a while the first time and pays for many examples; to `record`
+    what is computed, on a GPU, pays as soon as a shape of batch comes again.
     """
     depth, about = check_depth(fitted.probe, depth), info(fitted)
     found: dict[int, Explanation] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -31,6 +30,8 @@ class Graph(Protocol):
 
     def replay(self) -> None: ...
 
+    def pool(self) -> Any: ...
+
 
 @dataclass(frozen=True)
 class Take(Generic[Found]):
@@ -48,34 +49,31 @@ class Take(Generic[Found]):
         return self.found
 
 
-def record_graph(run: Callable[[Batch], Found], batch: Batch) -> Take[Found]:
-    """Record a run on a batch; nothing is computed yet."""
+def record_graph(run: Callable[[Batch], Found], batch: Batch, pool: Any = None) -> Take[Found]:
+    """Record a run on a batch, in the memory of another recording if given; nothing is computed yet."""
     own, graph = batch.clone(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=_pool()):
-        found = run(own)
+    draws = torch.cuda.default_generators[batch.valid.device.index]
+    before = draws.clone_state()
+    try:
+        with torch.cuda.graph(graph, pool=pool):
+            found = run(own)
+    except RuntimeError:
+        draws.graphsafe_set_state(before)  # PyTorch would go on as if it were still recording, and draw nothing
+        raise
     return Take(own, graph, found)
-
-
-@cache
-def _pool() -> Any:
-    """Return the memory that all recordings share: what one has found is fetched before another is replayed."""
-    return torch.cuda.graph_pool_handle()
 
 
 class Recorded(Generic[Found]):
     """A function of a batch that is recorded when a shape of batch comes a second time; the first one warms it up.
 
-    A model that looks at its own numbers on the way, and so cannot be recorded, goes on as it is.
+    A model that looks at its own numbers on the way, and so cannot be recorded, goes on as it is. All recordings share
+    the memory of the first: what one has found is fetched before another is replayed.
     """
 
-    def __init__(
-        self,
-        run: Callable[[Batch], Found],
-        record: Callable[[Callable[[Batch], Found], Batch], Take[Found]] = record_graph,
-    ) -> None:
+    def __init__(self, run: Callable[[Batch], Found], record: Callable[..., Take[Found]] = record_graph) -> None:
         self.run, self.record = run, record
         self.takes: dict[Hashable, Take[Found] | None] = {}
-        self.possible = True
+        self.possible, self.pool = True, None
 
     def __call__(self, batch: Batch) -> Found:
         shape = shape_of(batch)
@@ -86,7 +84,9 @@ class Recorded(Generic[Found]):
 
     def _try(self, batch: Batch) -> Take[Found] | None:
         try:
-            return self.record(self.run, batch)
+            take = self.record(self.run, batch, self.pool)
+            self.pool = self.pool or take.graph.pool()
+            return take
         except RuntimeError as error:  # as a rule: the host asked for a number while the device was only recording
             self.possible = False
             log.info("the model cannot be recorded and runs as it is: %s", str(error).split("\n")[0])
