@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from diffmask.provenance import hardware
+from diffmask.provenance import commit, hardware, versions
 from diffmask.studies.result import write_result
 
 from . import bulk_slot, explaining, fitting, growth, treebank
@@ -82,6 +82,12 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return json.loads(path.read_text())["devices"] if path.is_file() else {}
 
 
+def _made(path: Path) -> dict[str, Any]:
+    """Return with what a file was made."""
+    found = json.loads(path.read_text())
+    return {name: found[name] for name in ("commit", "versions")}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
@@ -92,11 +98,11 @@ def main() -> None:
     given = parser.parse_args()
     devices = read(given.output)
     if given.merge is not None:
-        devices |= read(given.merge)
+        devices |= {device: {**_made(given.merge), **found} for device, found in read(given.merge).items()}
         write(given.output, devices, "python -m benchmarks.performance")
         return
     mine = devices.setdefault(given.device, {"parts": {}})
-    mine["hardware"] = hardware()
+    mine |= {"hardware": hardware(), "commit": commit(), "versions": versions()}
     for name in given.parts:
         mine["parts"][name] = PARTS[name](given.device, given.repeats)
         for row in mine["parts"][name]:

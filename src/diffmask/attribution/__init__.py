@@ -9,6 +9,7 @@ METHODS = Registry(
     {
         "probe": "diffmask.attribution.probe:ProbeScores",
         "ranking": "diffmask.attribution.ranking:RankScores",
+        "comparisons": "diffmask.attribution.comparisons:Comparisons",
         "per-example": "diffmask.attribution.per_example:PerExample",
         "reinforce": "diffmask.attribution.reinforce:Reinforce",
         "erasure": "diffmask.attribution.erasure:ExactErasure",

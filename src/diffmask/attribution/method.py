@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..masking.mask import at_positions
@@ -42,3 +42,12 @@ class Method(ABC):
     @abstractmethod
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         """Score every unit of the batch."""
+
+
+def squashed(scores: Float[Tensor, "batch unit"], valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, "batch unit"]:
+    """Put scores of any sign between 0 and 1, in the same order; a sigmoid would make large ones equal.
+
+    >>> squashed(torch.tensor([[-1.0, 0.0, 1.0]]), torch.ones(1, 3, dtype=torch.bool))
+    tensor([[0.2500, 0.5000, 0.7500]])
+    """
+    return torch.where(valid, 0.5 + scores / (2 + 2 * scores.abs()), 0)

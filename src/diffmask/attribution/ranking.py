@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..gates.probe import Probe
 from ..training.step import look
-from .method import Method, Question
+from .method import Method, Question, squashed
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,7 @@ class RankScores(Method):
 
     @torch.no_grad()
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        scores = self.signed(question)
-        # Between 0 and 1 and in the same order; a sigmoid would make large scores equal.
-        return torch.where(question.batch.valid, 0.5 + scores / (2 + 2 * scores.abs()), 0)
+        return squashed(self.signed(question), question.batch.valid)
 
     @torch.no_grad()
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:

@@ -31,7 +31,13 @@ def draw_pair(
     """
     rows, units = valid.shape
     drawn = (part or Part(0, rows, rows)).uniform(valid.new_zeros(1, rows, units + 1, dtype=torch.float32), generator)
-    share, order = drawn[0, :, :1], drawn[0, :, 1:]
+    return make_pair(drawn[0, :, :1], drawn[0, :, 1:], valid)
+
+
+def make_pair(
+    share: Float[Tensor, "batch 1"], order: Float[Tensor, "batch unit"], valid: Bool[Tensor, "batch unit"]
+) -> tuple[Float[Tensor, "batch unit"], Float[Tensor, "batch unit"]]:
+    """Make two sets of each example, the first and the last units of an order; a share from [0, 1) says how many."""
     real = valid.sum(1, keepdim=True)
     most = (real - 1).clamp_min(1)
     count = 1 + (share * most).long().clamp_max(most - 1)
