@@ -73,8 +73,8 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     turned, plain = (summary["difference"][name][0] for name in (f"{RANKING}, reversed", RANKING))
     assert turned == pytest.approx(-plain, abs=1e-6)
     assert summary["published_protocol"]["chefer"]["published"]["most_first_nll"] == TABLE_1["chefer"][0]
-    assert len(result["rows"]) == 12 * (len(REPLACEMENTS) + 1) * len(FIGURES)
-    assert TABLES.get("cifar10")(result).count("\n") == 15
+    assert len(result["rows"]) == 15 * (len(REPLACEMENTS) + 1) * len(FIGURES)
+    assert TABLES.get("cifar10")(result).count("\n") == 18
     assert set(PICTURES.get("cifar10")(result)) == {"heat-maps", "curves", "depths"}
     again = list(cifar10.run(setup))[-1]
     assert again["rows"] == result["rows"]
@@ -133,6 +133,7 @@ def test_first_compares_ours_with_the_best_rival():
     found = first(areas, RANKING, "area_most_first")
     assert found["rival"] == "rise" and found["better_by"][0] == pytest.approx(0.1)
     assert not first(areas, KEEP_SET, "area_most_first")["outside"]
+    assert first(areas, RANKING, "area_most_first", ["chefer"])["rival"] == "chefer"
 
 
 def test_the_floor_counts_a_look_and_every_mask_forward_and_back():

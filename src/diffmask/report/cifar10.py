@@ -13,13 +13,26 @@ from .style import COLOURS, MARKERS, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMES = {"keep set": "**DiffMask, keep set**", "ranking": "**DiffMask, ranking**"}
+NAMES = {
+    "keep set": "**DiffMask, keep set**",
+    "ranking": "**DiffMask, ranking**",
+    "ranking and comparisons": "**DiffMask, ranking and comparisons**",
+}
 COLUMNS = {
     "area_least_first": "least important first ↑",
     "area_most_first": "most important first ↓",
     "difference": "difference ↑",
 }
-SHOWN = ("keep set", "ranking", "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
+SHOWN = (
+    "keep set",
+    "ranking",
+    "ranking and comparisons",
+    "grad-cam",
+    "rollout",
+    "chefer",
+    "integrated-gradients",
+    "rise",
+)
 REPLACED = ("mean", "zero", "noise")
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..attribution.chefer import Chefer
+from ..attribution.comparisons import Comparisons
 from ..attribution.grad_cam import GradCam
 from ..attribution.gradient_input import GradientInput
 from ..attribution.integrated_gradients import IntegratedGradients
@@ -40,7 +42,8 @@ from ..training.validate import in_batches
 from .cifar10_fits import Size
 
 KEEP_SET, RANKING, LAST, SIGNED_IG = "keep set", "ranking", "keep set, last depth", "integrated-gradients, signed"
-OURS = (KEEP_SET, RANKING, LAST)
+REFINED, BRIEFLY, ALONE = "ranking and comparisons", "ranking and a few comparisons", "comparisons alone"
+OURS = (KEEP_SET, RANKING, LAST, REFINED, BRIEFLY, ALONE)
 REPLACEMENTS = ("mean", "zero", "noise")
 LEARNED = "learned baseline"
 FIGURES: tuple[Figure, ...] = ("probability", "log-probability", "negative-kl", "agreement")
@@ -74,10 +77,15 @@ class SignedGradients(Method):
 def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, Method]:
     """List who ranks; those that draw at random do so by the seed."""
     gradients = IntegratedGradients(size.steps, size.rows // 8)  # with a gradient, a row takes much more memory
+    last = ranking.probe.depth_count - 1
+    compare = partial(Comparisons, depth=last, batch_size=size.rows, seed=seed)
     return {
         KEEP_SET: SetScores(fitted.probe),
         LAST: SetScores(fitted.probe, summed=False),
-        RANKING: RankScores(ranking.probe, ranking.probe.depth_count - 1),
+        RANKING: RankScores(ranking.probe, last),
+        REFINED: compare(ranking.probe, size.samples // 2),  # as many passes as RISE takes
+        BRIEFLY: compare(ranking.probe, max(1, size.samples // 20)),
+        ALONE: compare(None, size.samples // 2),
         "grad-cam": GradCam(),
         "rollout": Rollout(),
         "chefer": Chefer(),

@@ -16,9 +16,10 @@ from ..evaluation.bootstrap import difference_interval, mean_interval
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit
 from ..training.step import look
-from .cifar10_curves import FIGURES, KEEP_SET, OURS, RANKING, REPLACEMENTS
+from .cifar10_curves import FIGURES, KEEP_SET, OURS, RANKING, REFINED, REPLACEMENTS
 
 Areas = Mapping[tuple[str, str], Float[Tensor, "figure way image"]]  # by method and replacement
+PUBLISHED = ("grad-cam", "rollout", "chefer")  # the rivals of the paper
 MOST, LEAST = 0, 1
 RESAMPLES = 2000
 PROBABILITY = FIGURES.index("probability")
@@ -101,6 +102,8 @@ def summarise(
             "area_most_first": first(areas, RANKING, "area_most_first"),
             "difference": first(areas, RANKING, "difference"),
         },
+        "ranking_among_published": {column: first(areas, RANKING, column, PUBLISHED) for column in COLUMNS},
+        "refined": {column: first(areas, REFINED, column) for column in COLUMNS},
         "published_protocol": dict(protocol),
     }
 
@@ -126,14 +129,18 @@ def _spread(areas: Sequence[Areas], column: str) -> dict[str, float]:
     return {name: pstdev(values) for name, values in means.items()}
 
 
-def first(areas: Sequence[Areas], ours: str, column: str) -> dict[str, Any]:
-    """Compare one of ours with the best rival, image by image: how much better, and whether outside its interval."""
+def first(areas: Sequence[Areas], ours: str, column: str, rivals: Sequence[str] | None = None) -> dict[str, Any]:
+    """Compare one of ours with the best rival, image by image: how much better, and whether outside its interval.
+
+    Rivals are all that are not ours, or those given.
+    """
     better = -1.0 if column == "area_most_first" else 1.0
     figures = {
         name: better * torch.stack(pooled(areas, name, REPLACEMENTS, PROBABILITY, column)).mean(0)
         for name in methods_of(areas[0])
     }
-    rival = max((name for name in figures if name not in OURS), key=lambda name: float(figures[name].mean()))
+    rivals = rivals or [name for name in figures if name not in OURS]
+    rival = max(rivals, key=lambda name: float(figures[name].mean()))
     gap = difference_interval(figures[ours], figures[rival])
     mine, theirs = mean_interval(figures[ours]), mean_interval(figures[rival])
     return {
