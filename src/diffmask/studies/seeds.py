@@ -35,10 +35,10 @@ def run_seeds(
     yield from _run(_Seed(run, directory, now), todo, jobs)
 
 
-def made_with(directory: Path, count: int) -> list[dict[str, Any]]:
+def made_with(directory: Path, seeds: int | Sequence[int]) -> list[dict[str, Any]]:
     """Return the settings, commits, versions and machines that made the finished runs, each once."""
     found: list[dict[str, Any]] = []
-    for number in range(count):
+    for number in range(seeds) if isinstance(seeds, int) else seeds:
         saved = json.loads(_file(directory, number).read_text())
         saved.pop("result")
         found += [saved] if saved not in found else []

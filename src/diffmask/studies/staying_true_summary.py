@@ -51,8 +51,8 @@ def _word_rows(about: dict[str, Any], jobs: Sequence[Job]) -> list[dict[str, Any
         for kind, published in (("plain", theirs), ("shuffled", None), ("corrected", None)):
             values = [job["information"][words][kind] for job in jobs]
             rows.append(_cell(about, "2", f"MI {words}, {kind}", values, published))
-    for point in range(len(jobs[0].get("adversaries", ()))):
-        found = [job["adversaries"][point] for job in jobs]
+    attacked = [job["adversaries"] for job in jobs if "adversaries" in job]  # not every seed is
+    for found in zip(*attacked, strict=True):
         for figure in ("divergence", "distance"):
             name = f"{figure} at λ = {found[0]['strength']:g}"
             rows.append(_cell(about, "figure 1", name, [one[figure] for one in found], None))
