@@ -33,12 +33,35 @@ SHOWN = (
     "integrated-gradients",
     "rise",
 )
+DRAWN = ("ranking", "keep set", "grad-cam", "rollout", "chefer", "rise", "ranking and comparisons", "random")
 REPLACED = ("mean", "zero", "noise")
 
 
+PROTOCOL = {
+    "most_first_nll": "−log p, most first ↑",
+    "least_first_nll": "−log p, least first ↓",
+    "most_first_probability": "p, most first ↓",
+    "least_first_probability": "p, least first ↑",
+}
+
+
 def table(result: Mapping[str, Any]) -> str:
+    """Return what was measured, and beside it what the paper's own protocol gives."""
+    return f"{_areas(result['summary'])}\n\n{_protocol(result['summary']['published_protocol'])}"
+
+
+def _protocol(found: Mapping[str, Any]) -> str:
+    """Return a line per method with ours, and what the paper has in brackets."""
+    lines = [f"| the paper's protocol, ours (and published) | {' | '.join(PROTOCOL.values())} |", "|---" * 5 + "|"]
+    for name, ours in found.items():
+        theirs = ours["published"] or {}
+        cells = [f"{ours[key]:.1f}" + (f" ({theirs[key]:.1f})" if key in theirs else "") for key in PROTOCOL]
+        lines.append(f"| {NAMES.get(name, name)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _areas(summary: Mapping[str, Any]) -> str:
     """Return a line per method, the best difference first: areas with intervals, and the spread over seeds."""
-    summary = result["summary"]
     head = f"| {summary['images']} images, {summary['seeds']} seeds | {' | '.join(COLUMNS.values())} | seed spread |"
     lines = [head, "|---" * 5 + "|"]
     for name in sorted(summary["difference"], key=lambda name: -summary["difference"][name][0]):
@@ -78,7 +101,8 @@ def _curves(curves: Mapping[str, Any]) -> Figure:
     """Draw the probability that is left, for each replacement: least important first solid, most first dashed."""
     figure, axes = new_figure(len(REPLACED), width=4.2, height=3.6)
     for axis, how in zip(axes, REPLACED, strict=True):
-        for number, (name, ways) in enumerate(curves[how]["probability"].items()):
+        found = curves[how]["probability"]
+        for number, (name, ways) in enumerate((name, found[name]) for name in DRAWN if name in found):
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 3}
             style["linewidth"] = 1.8 if name in NAMES else 0.8
             axis.plot(curves["removed"], ways["least"], label=name, **style)
