@@ -57,3 +57,15 @@ def test_another_margin_judges_the_same_set(fitted):
 def test_a_margin_of_nothing_is_refused(fitted):
     with pytest.raises(SettingError, match="margin must be positive"):
         certify(fitted, TEXTS, margin=0.0)
+
+
+def test_a_set_may_have_to_keep_the_decision_whatever_the_margin(fitted):
+    within, decided = (certify(fitted, TEXTS, margin=100.0, decision=asked) for asked in (False, True))
+    assert not all(each.verification.same_prediction for each in within)
+    assert all(each.verification.same_prediction and each.verified for each in decided)
+    assert sum(int(each.kept.sum()) for each in decided) > sum(int(each.kept.sum()) for each in within)
+
+
+def test_with_the_decision_both_have_to_hold(fitted):
+    for each in certify(fitted, TEXTS, margin=0.01, decision=True):
+        assert each.verification.divergence <= 0.01 and each.verification.same_prediction

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import InfeasibleError
 from ..explanation import Explanation
 from ..gates.votes import kept
+from ..objective.constraint import Constraint
 from ..settings import change
 from ..training.fit import Fit
 from ..training.step import Look, look
@@ -28,23 +29,25 @@ def certify(
     *,
     depth: int | str = -1,
     margin: float | None = None,
+    decision: bool = False,
     batch_size: int = 64,
 ) -> list[Explanation]:
-    """Explain each example with a kept set whose margin has been measured.
+    """Explain each example with a kept set whose margin has been measured, and if `decision` with the same decision.
 
     A batch of examples with up to n units costs at most ⌈log₂ n⌉ + 2 masked passes: each example bisects on how many
     of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant for
     the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
     """
     depth = check_depth(fitted.probe, depth)
-    fitted = fitted if margin is None else with_margin(fitted, margin)
+    fitted, fewer = fitted if margin is None else with_margin(fitted, margin), margin is not None
+    constraint = constraint_of(fitted, decision)
     found: dict[int, Explanation] = {}
     with fitted.model.frozen():
         for chunk, batch in chunks(fitted, examples, batch_size):
             seen = look(fitted.model, fitted.task, batch)
             chunk.check(broken_rows(seen.original))
             scores = fitted.probe.log_keep(seen.reading)
-            measured = smallest_within_margin(fitted, seen, depth, scores[depth], fewer=margin is not None)
+            measured = smallest_that_holds(fitted, seen, depth, scores[depth], constraint, fewer)
             answer = send(chunk, sum_up(seen, scores, measured.kept, measured))
             found.update(describe(fitted, answer, depth, info(fitted), certified=True))
     return [found[row] for row in range(len(examples))]
@@ -55,23 +58,41 @@ def with_margin(fitted: Fit, margin: float) -> Fit:
     return replace(fitted, config=change(fitted.config, {"margin": margin}))
 
 
-def smallest_within_margin(
-    fitted: Fit, seen: Look, depth: int, scores: Float[Tensor, "batch unit"], fewer: bool = False
+def constraint_of(fitted: Fit, decision: bool = False) -> Constraint:
+    """Return what a kept set has to hold: the margin of a fit, and the decision if that is asked for."""
+    objective = fitted.config.objective
+    return Constraint(objective.margin, objective.divergence, decision)
+
+
+def smallest_that_holds(
+    fitted: Fit,
+    seen: Look,
+    depth: int,
+    scores: Float[Tensor, "batch unit"],
+    constraint: Constraint,
+    fewer: bool = False,
 ) -> Measured:
     """Bisect on the number of units kept; the upper end is always a number that was measured to hold.
 
     It starts from the number the probe keeps, and goes below that one only if `fewer`.
     """
-    margin, valid = fitted.config.objective.margin, seen.batch.valid
+    valid = seen.batch.valid
+
+    def try_count(count: Int[Tensor, " batch"]) -> tuple[Measured, Bool[Tensor, " batch"]]:
+        measured = measure(fitted, seen, depth, highest(scores, valid, count))
+        return measured, constraint.holds(seen.original, measured.masked)
+
     first = (kept(scores) & valid).sum(1)
-    holds = measure(fitted, seen, depth, highest(scores, valid, first)).divergence <= margin
+    _, holds = try_count(first)
     least = torch.full_like(first, -1) if fewer else first - 1
     low, high = torch.where(holds, least, first), torch.where(holds, first, valid.sum(1))
     while bool((unsure := high - low > 1).any()):  # an example that is sure stays as it is, whatever its batch mates do
         middle = torch.where(unsure, (low + high) // 2, high)
-        holds = measure(fitted, seen, depth, highest(scores, valid, middle)).divergence <= margin
+        _, holds = try_count(middle)
         low, high = torch.where(unsure & ~holds, middle, low), torch.where(unsure & holds, middle, high)
-    return _confirm(measure(fitted, seen, depth, highest(scores, valid, high)), margin)
+    measured, holds = try_count(high)
+    _confirm(measured, holds, constraint)
+    return measured
 
 
 def highest(
@@ -83,11 +104,10 @@ def highest(
     return (rank < count.unsqueeze(1)) & valid
 
 
-def _confirm(measured: Measured, margin: float) -> Measured:
-    worst = int(measured.divergence.argmax())
-    if not float(measured.divergence[worst]) <= margin:
+def _confirm(measured: Measured, holds: Bool[Tensor, " batch"], constraint: Constraint) -> None:
+    if not bool(holds.all()):
+        worst = int(torch.where(holds, -torch.inf, measured.divergence).argmax())
         raise InfeasibleError(
-            f"an example breaks margin {margin} even with every unit kept (divergence "
+            f"an example breaks margin {constraint.margin} even with every unit kept (divergence "
             f"{float(measured.divergence[worst]):.3g}): the model does not repeat itself; check for dropout or noise"
         )
-    return measured
