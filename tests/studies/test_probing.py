@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from diffmask.explaining.certify import certify
 from diffmask.explaining.explain import explain
 from diffmask.models.adapter import adapt
-from diffmask.studies.probing import Probed, probe_examples
+from diffmask.studies.probing import Probed, certify_examples, probe_examples
 from diffmask.tasks.text import SpanAnswer, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
@@ -120,3 +121,15 @@ def test_spans_are_decided_within_each_example():
             alone = model(**tokenizer(*pair, return_tensors="pt"))
         assert probed.original["start"][row] == alone.start_logits.argmax()
         assert probed.original["end"][row] == alone.end_logits.argmax()
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+def test_certified_shares_are_those_of_certifying_each_example(kind):
+    fitted = text_fit(kind)
+    found = certify_examples(fitted, TEXTS, 4)
+    for depth in range(fitted.probe.depth_count):
+        for row, text in enumerate(TEXTS):
+            (alone,) = certify(fitted, [text], depth=depth, margin=0.05, decision=True)
+            assert float(found.share_masked[depth, row]) == pytest.approx(1 - float(alone.kept.float().mean()))
+            assert float(found.divergence[depth, row]) == pytest.approx(alone.verification.divergence, abs=1e-5)
+            assert int(found.decided["label"][depth, row]) == alone.verification.original["label"]

@@ -15,7 +15,8 @@ STABILITY = {"input": {"mean": 0.03}, "hidden": {"mean": 0.05}}
 
 def row(kind, seed, depth, masked, divergence=0.1, f1=0.5, margin=0.1, change=""):
     found = {"kind": kind, "seed": seed, "depth": depth, "margin": margin, "change": change, "masked": masked}
-    return {**found, "divergence": divergence, "f1": f1, "f1_original": 0.52}
+    certified = {"certified_masked": masked + 0.05, "certified_divergence": divergence / 2, "certified_f1": 0.52}
+    return {**found, "divergence": divergence, "f1": f1, "f1_original": 0.52, **certified}
 
 
 ROWS = [
@@ -29,8 +30,12 @@ ROWS = [
 
 
 def test_the_summary_has_means_over_seeds_and_depths_and_the_worst_seed():
-    found = summarise(ROWS, STABILITY)
-    assert (found["seeds"], found["base_f1"]) == (2, pytest.approx(52))
+    whole = summarise(ROWS, STABILITY)
+    assert (whole["seeds"], whole["base_f1"]) == (2, pytest.approx(52))
+    assert (whole["input_std"], whole["hidden_std"]) == (0.03, 0.05)
+    assert (whole["input_masked"], whole["hidden_masked"]) == (pytest.approx(0.45), pytest.approx(0.55))  # certified
+    assert (whole["kl_max"], whole["f1_drop_max"]) == (0.25, 0)
+    found = whole["one_threshold"]
     assert (found["input_masked"], found["hidden_masked"]) == (pytest.approx(0.4), pytest.approx(0.5))
     assert found["input_masked_by_depth"] == pytest.approx([0.3, 0.5])
     assert found["hidden_masked_by_depth"] == pytest.approx([0.2, 0.8])
@@ -38,7 +43,6 @@ def test_the_summary_has_means_over_seeds_and_depths_and_the_worst_seed():
     assert found["hidden_kl_by_depth"] == pytest.approx([0.205, 0.29])
     assert found["kl_max"] == 0.5
     assert found["f1_drop_max"] == pytest.approx(4)  # input, seed 1: three points at one depth and five at the other
-    assert (found["input_std"], found["hidden_std"]) == (0.03, 0.05)
 
 
 def test_a_probe_beyond_three_margins_has_diverged_and_counts_once():

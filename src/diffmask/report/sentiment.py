@@ -23,8 +23,10 @@ def table(result: Mapping[str, Any]) -> str:
         "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    certified = "certified_f1" in result["rows"][0]
     for kind, name in KINDS.items():
         for margin in result["margins"]:
+            lines += [_line(result, kind, f"{name}, certified", margin, how="certified_")] if certified else []
             lines.append(_line(result, kind, name, margin))
         changes = {row["change"]: None for row in result["rows"] if row["kind"] == kind and row["change"]}
         lines += [_line(result, kind, name, min(result["margins"]), change) for change in changes]
@@ -33,21 +35,21 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change: str = "") -> str:
+def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change: str = "", how: str = "") -> str:
     wanted = (kind, margin, change)
     rows = [row for row in result["rows"] if (row["kind"], row["margin"], row["change"]) == wanted]
     last = max(row["depth"] for row in rows)
-    ends = [mean(row["masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
+    ends = [mean(row[f"{how}masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
     main = margin == min(result["margins"]) and not change
     spread = f"{result['stability'][kind]['mean']:.3f}" if main else "–"
     cells = [
         f"{name}, {margin}{change and ', ' + LABELS[change]}",
         str(len({row["seed"] for row in rows})),
-        f"{mean(row['masked'] for row in rows):.1%}",
+        f"{mean(row[f'{how}masked'] for row in rows):.1%}",
         f"{ends[0]:.1%} … {ends[1]:.1%}",
-        f"{max(row['divergence'] for row in rows):.3f}",
-        f"{mean(row['agreement'] for row in rows):.3f}",
-        f"{100 * rows[0]['f1_original']:.1f} → {100 * mean(row['f1'] for row in rows):.1f}",
+        f"{max(row[f'{how}divergence'] for row in rows):.3f}",
+        f"{mean(row[f'{how}agreement'] for row in rows):.3f}",
+        f"{100 * rows[0]['f1_original']:.1f} → {100 * mean(row[f'{how}f1'] for row in rows):.1f}",
         spread,
     ]
     return f"| {' | '.join(cells)} |"

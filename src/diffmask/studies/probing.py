@@ -1,4 +1,4 @@
-"""Run a fitted probe over examples and keep what it said and what that did."""
+"""Run a fitted probe over examples and keep what it said and what that did, by one threshold and cut for each."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ..explaining.certify import constraint_of, smallest_that_holds
+from ..explaining.chunks import chunks
 from ..objective.divergence import divergence
 from ..training.fit import Fit
 from ..training.step import look
-from ..types import decisions
+from ..types import Batch, decisions
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,40 @@ def _probe_batch(fitted: Fit, examples: Sequence[Any], depths: Sequence[int]) ->
             {name: found[row] for name, found in masked.items()},
         )
         for row in range(len(examples))
+    ]
+
+
+@dataclass(frozen=True)
+class Certified:
+    """What is masked of each example at each depth when its own prediction has to hold, and what that changed."""
+
+    share_masked: Float[Tensor, "depth example"]
+    divergence: Float[Tensor, "depth example"]
+    decided: Mapping[str, Tensor]  # (depth, example, …)
+
+
+@torch.no_grad()
+def certify_examples(fitted: Fit, examples: Sequence[Any], batch_size: int = 64) -> Certified:
+    """Cut every depth's order for each example alone, where margin and decision just hold."""
+    parts: dict[int, tuple[Any, ...]] = {}
+    with fitted.model.frozen():
+        for chunk, batch in chunks(fitted, examples, batch_size):
+            parts |= dict(zip(chunk.rows, _certify_batch(fitted, batch), strict=True))
+    shares, changed, decided = zip(*(parts[row] for row in range(len(examples))), strict=True)
+    answers = {name: torch.stack([row[name] for row in decided], dim=1) for name in decided[0]}
+    return Certified(torch.stack(shares, dim=1), torch.stack(changed, dim=1), answers)
+
+
+def _certify_batch(fitted: Fit, batch: Batch) -> list[tuple[Any, ...]]:
+    seen, constraint = look(fitted.model, fitted.task, batch), constraint_of(fitted, decision=True)
+    scores = fitted.probe.log_keep(seen.reading)
+    found = [
+        smallest_that_holds(fitted, seen, depth, score, constraint, fewer=True) for depth, score in enumerate(scores)
+    ]
+    shares = torch.stack([1 - each.kept.sum(1) / batch.valid.sum(1) for each in found], dim=1).cpu()
+    changed = torch.stack([each.divergence for each in found], dim=1).cpu()
+    answers = [decisions(each.masked) for each in found]
+    decided = {name: torch.stack([each[name] for each in answers], dim=1).cpu() for name in answers[0]}
+    return [
+        (shares[row], changed[row], {name: each[row] for name, each in decided.items()}) for row in range(len(batch))
     ]

@@ -23,7 +23,7 @@ from ..tasks.text import TextClassification
 from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
 from ..training.saved import load_fit, save_fit
-from .probing import Probed, probe_examples
+from .probing import Certified, Probed, certify_examples, probe_examples
 from .result import write_result
 from .seeds import made_with, run_seeds
 from .sentiment_figures import figures, prepare_tags
@@ -137,19 +137,23 @@ def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int
     save_fit(fitted, work / f"{job.name}.safetensors")
     study.model.model.to(device())
     fitted.probe.to(device())
-    probed = probe_examples(fitted, study.texts)
+    probed, certified = probe_examples(fitted, study.texts), certify_examples(fitted, study.texts)
     study.model.model.to("cpu")
     save_tensors(study.file(job), PROBED, {"probability": torch.cat(list(probed.probability), 1).half()}, {})
-    rows = [{**asdict(job), **row} for row in depth_rows(fitted, probed, study.labels)]
+    rows = [{**asdict(job), **row} for row in depth_rows(fitted, probed, certified, study.labels)]
     return {
         "rows": rows,
-        "masked": sum(row["masked"] for row in rows) / len(rows),
-        "divergence_max": max(row["divergence"] for row in rows),
+        "masked": sum(row["certified_masked"] for row in rows) / len(rows),
+        "divergence_max": max(row["certified_divergence"] for row in rows),
     }
 
 
-def depth_rows(fitted: Fit, probed: Probed, labels: Tensor) -> list[dict[str, Any]]:
-    """Measure each depth's thresholded masks: what they mask, and what the model then says."""
+def depth_rows(fitted: Fit, probed: Probed, certified: Certified, labels: Tensor) -> list[dict[str, Any]]:
+    """Measure each depth's masks: what they mask, and what the model then says.
+
+    One threshold makes the sets of all sentences; certified, each sentence has the smallest set of its order that was
+    measured to keep its own prediction.
+    """
     original = probed.original["label"]
     same = {"f1_original": macro_f1(original, labels), "accuracy_original": accuracy(original, labels)}
     return [
@@ -161,6 +165,10 @@ def depth_rows(fitted: Fit, probed: Probed, labels: Tensor) -> list[dict[str, An
             "agreement": float(probed.agreement[depth].mean()),
             "f1": macro_f1(probed.masked["label"][depth], labels),
             "accuracy": accuracy(probed.masked["label"][depth], labels),
+            "certified_masked": float(certified.share_masked[depth].mean()),
+            "certified_divergence": float(certified.divergence[depth].mean()),
+            "certified_agreement": float((certified.decided["label"][depth] == original).float().mean()),
+            "certified_f1": macro_f1(certified.decided["label"][depth], labels),
             **same,
         }
         for depth, name in enumerate(fitted.probe.site_names)

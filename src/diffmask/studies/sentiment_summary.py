@@ -11,29 +11,40 @@ LOST = 3.0  # a probe whose divergence is this many margins has diverged
 
 
 def summarise(rows: Rows, stability: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the study's figures: means over seeds and depths, and the worst seed where a bar must hold in each."""
+    """Return the study's figures: means over seeds and depths, and the worst seed where a bar must hold in each.
+
+    They are of the certified masks; those of one threshold for all sentences stand beside them.
+    """
     margin = min(row["margin"] for row in rows)
     main = [row for row in rows if row["margin"] == margin and not row["change"]]
     return {
         "seeds": len({row["seed"] for row in main}),
         "diverged": len({(row["seed"], row["kind"]) for row in main if row["divergence"] > LOST * margin}),
         "base_f1": 100 * main[0]["f1_original"],
-        "input_masked": mean(row["masked"] for row in of_kind(main, "input")),
-        "hidden_masked": mean(row["masked"] for row in of_kind(main, "hidden")),
-        "kl_max": max(row["divergence"] for row in main),
-        "f1_drop_max": max(drop(of_seed(main, seed, kind)) for seed, kind in pairs(main)),
+        **masks(main, "certified_"),
         "input_std": stability["input"]["mean"],
         "hidden_std": stability["hidden"]["mean"],
-        "input_masked_by_depth": by_depth(of_kind(main, "input"), "masked"),
-        "hidden_masked_by_depth": by_depth(of_kind(main, "hidden"), "masked"),
-        "input_kl_by_depth": by_depth(of_kind(main, "input"), "divergence"),
-        "hidden_kl_by_depth": by_depth(of_kind(main, "hidden"), "divergence"),
+        "one_threshold": masks(main),
     }
 
 
-def drop(rows: Rows) -> float:
+def masks(rows: Rows, how: str = "") -> dict[str, Any]:
+    """Return what is masked at which cost: by one threshold for all sentences, or certified for each."""
+    found: dict[str, Any] = {
+        "kl_max": max(row[f"{how}divergence"] for row in rows),
+        "f1_drop_max": max(drop(of_seed(rows, seed, kind), how) for seed, kind in pairs(rows)),
+    }
+    for kind in ("input", "hidden"):
+        some = of_kind(rows, kind)
+        found[f"{kind}_masked"] = mean(row[f"{how}masked"] for row in some)
+        found[f"{kind}_masked_by_depth"] = by_depth(some, f"{how}masked")
+        found[f"{kind}_kl_by_depth"] = by_depth(some, f"{how}divergence")
+    return found
+
+
+def drop(rows: Rows, how: str = "") -> float:
     """Return how many points of macro-F1 one probe's masks cost, on average over its depths."""
-    return 100 * mean(row["f1_original"] - row["f1"] for row in rows)
+    return 100 * mean(row["f1_original"] - row[f"{how}f1"] for row in rows)
 
 
 def by_depth(rows: Rows, key: str) -> list[float]:
