@@ -40,9 +40,8 @@ class Ranker(nn.Module):
         # In float32 whatever the model computes in; and autocast would go on with the weights of the first step.
         with torch.autocast(state.device.type, enabled=False):
             usual, real = (state.float() - self.mean) * self.scale, valid.unsqueeze(-1)
-            mean = (usual * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp_min(
-                1
-            )  # for or against: of what?
+            # For or against: of what? The mean of all units knows.
+            mean = (usual * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp_min(1)
             inner = self.first(torch.cat([usual, mean.expand_as(usual)], dim=-1))
             for block in self.blocks:
                 inner = block(inner, valid)
