@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.studies.probing import Probed
+from diffmask.studies.probing import Certified, Probed
 from diffmask.studies.question_answering import MARGIN, Job, Size, config, summarise
 from diffmask.studies.question_answering_figures import examples, kept_by_part, part_curves, prepare_tags
 from diffmask.studies.question_answering_model import token_span
@@ -18,6 +18,7 @@ SHORT = Answered("x", "what", "fast movie", ((5, 10),))
 
 def row(kind, seed, depth, value):
     keys = ("passage_masked", "predictions_kept", "question_kept", "passage_kept", "divergence")
+    keys = (*keys, "certified_passage_masked")
     return {"kind": kind, "seed": seed, "depth": depth, "exact_original": 0.4, **dict.fromkeys(keys, value)}
 
 
@@ -30,7 +31,7 @@ ROWS = [
 def test_the_summary_has_both_kinds_over_the_seeds():
     found = summarise(ROWS)
     assert (found["seeds"], found["exact"]) == (2, 0.4)
-    for key in ("question_kept", "passage_kept", "predictions_kept", "divergence"):
+    for key in ("question_kept", "passage_kept", "predictions_kept", "divergence", "certified_passage_masked"):
         assert found[f"{key}_by_depth"] == pytest.approx([0.3, 0.7])
         assert found[f"input_{key}_by_depth"] == pytest.approx([0.2, 0.4])
     for key in ("passage_masked_last", "predictions_kept_last"):
@@ -52,9 +53,15 @@ def probed():
     return Probed([long, short], torch.zeros(2, 2), original, masked)
 
 
+def certified():
+    kept = [torch.ones(2, 10, dtype=torch.bool), torch.tensor([[1] * 6, [1, 1, 0, 0, 1, 0]], dtype=torch.bool)]
+    return Certified(kept, torch.zeros(2, 2), {})
+
+
 def test_curves_are_means_over_questions_of_means_over_their_tokens():
     gold, right = torch.tensor([[5, 6], [4, 4]]), torch.tensor([0.0, 1.0])
-    found = part_curves(probed(), make_tokenizer(), [LONG, SHORT], gold, right)
+    found = part_curves(probed(), certified(), make_tokenizer(), [LONG, SHORT], gold, right)
+    assert found["certified_passage_masked"] == pytest.approx([0, 0.25])
     assert found["question_kept"] == pytest.approx([1, (0.5 + 0.6) / 2])
     assert found["passage_kept"] == pytest.approx([1, ((0 + 0.5 + 0.1 + 0.6 + 0.9) / 5 + 0.7) / 2])
     assert found["passage_masked"] == pytest.approx([0, (3 / 5 + 1 / 2) / 2])  # a half is not kept
@@ -63,7 +70,9 @@ def test_curves_are_means_over_questions_of_means_over_their_tokens():
 
 
 def test_where_no_answer_is_missed_there_is_no_curve_of_missed_ones():
-    curves = part_curves(probed(), make_tokenizer(), [LONG, SHORT], torch.zeros(2, 2).long(), torch.ones(2))
+    curves = part_curves(
+        probed(), certified(), make_tokenizer(), [LONG, SHORT], torch.zeros(2, 2).long(), torch.ones(2)
+    )
     assert "missed_answer_kept" not in curves and len(curves) == 4
 
 

@@ -89,11 +89,15 @@ def _probe_batch(fitted: Fit, examples: Sequence[Any], depths: Sequence[int]) ->
 
 @dataclass(frozen=True)
 class Certified:
-    """What is masked of each example at each depth when its own prediction has to hold, and what that changed."""
+    """What is kept of each example at each depth when its own prediction has to hold, and what that changed."""
 
-    share_masked: Float[Tensor, "depth example"]
+    kept: Sequence[Bool[Tensor, "depth _"]]  # (depth, unit); examples differ in length
     divergence: Float[Tensor, "depth example"]
     decided: Mapping[str, Tensor]  # (depth, example, …)
+
+    @property
+    def share_masked(self) -> Float[Tensor, "depth example"]:
+        return torch.stack([1 - kept.float().mean(1) for kept in self.kept], dim=1)
 
 
 @torch.no_grad()
@@ -103,9 +107,9 @@ def certify_examples(fitted: Fit, examples: Sequence[Any], batch_size: int = 64)
     with fitted.model.frozen():
         for chunk, batch in chunks(fitted, examples, batch_size):
             parts |= dict(zip(chunk.rows, _certify_batch(fitted, batch), strict=True))
-    shares, changed, decided = zip(*(parts[row] for row in range(len(examples))), strict=True)
+    kept, changed, decided = zip(*(parts[row] for row in range(len(examples))), strict=True)
     answers = {name: torch.stack([row[name] for row in decided], dim=1) for name in decided[0]}
-    return Certified(torch.stack(shares, dim=1), torch.stack(changed, dim=1), answers)
+    return Certified(kept, torch.stack(changed, dim=1), answers)
 
 
 def _certify_batch(fitted: Fit, batch: Batch) -> list[tuple[Any, ...]]:
@@ -114,10 +118,11 @@ def _certify_batch(fitted: Fit, batch: Batch) -> list[tuple[Any, ...]]:
     found = [
         smallest_that_holds(fitted, seen, depth, score, constraint, fewer=True) for depth, score in enumerate(scores)
     ]
-    shares = torch.stack([1 - each.kept.sum(1) / batch.valid.sum(1) for each in found], dim=1).cpu()
+    kept, valid = torch.stack([each.kept for each in found], dim=1).cpu(), batch.valid.cpu()
     changed = torch.stack([each.divergence for each in found], dim=1).cpu()
     answers = [decisions(each.masked) for each in found]
     decided = {name: torch.stack([each[name] for each in answers], dim=1).cpu() for name in answers[0]}
     return [
-        (shares[row], changed[row], {name: each[row] for name, each in decided.items()}) for row in range(len(batch))
+        (kept[row][:, valid[row]], changed[row], {name: each[row] for name, each in decided.items()})
+        for row in range(len(batch))
     ]

@@ -20,7 +20,7 @@ from ..tasks.squad import Answered, read_squad, split_by_article
 from ..tasks.text import SpanAnswer
 from ..training.config import FitConfig, recipe
 from ..training.fit import Fit, fit
-from .probing import Probed, probe_examples
+from .probing import Certified, Probed, certify_examples, probe_examples
 from .question_answering_figures import examples, kept_by_part, part_curves, prepare_tags
 from .question_answering_model import load_span_model, token_span, train_span_model
 from .result import write_result
@@ -113,10 +113,11 @@ def run_job(jobs: Sequence[Job], size: Size, path: Path, work: Path, number: int
     fitted = fit(adapt(model, tokenizer), task, config(job, size))
     fitted.model.model.to(device())
     fitted.probe.to(device())
-    probed = probe_examples(fitted, [q.pair for q in shown], 32)
+    pairs = [q.pair for q in shown]
+    probed, certified = probe_examples(fitted, pairs, 32), certify_examples(fitted, pairs, 32)
     gold = torch.tensor([token_span(tokenizer, q, MAX_LENGTH) for q in shown])
     right = ((probed.original["start"] == gold[:, 0]) & (probed.original["end"] == gold[:, 1])).float()
-    rows = [{**asdict(job), **row} for row in depth_rows(fitted, probed, tokenizer, shown, gold, right)]
+    rows = [{**asdict(job), **row} for row in depth_rows(fitted, probed, certified, tokenizer, shown, gold, right)]
     figures = {
         "kept_layers_by_part_of_speech": kept_by_part(probed, tokenizer, shown, prepare_tags(shown, work)),
         "examples": examples(probed, tokenizer, shown, gold),
@@ -126,10 +127,19 @@ def run_job(jobs: Sequence[Job], size: Size, path: Path, work: Path, number: int
 
 
 def depth_rows(
-    fitted: Fit, probed: Probed, tokenizer: Any, shown: Sequence[Answered], gold: Tensor, right: Tensor
+    fitted: Fit,
+    probed: Probed,
+    certified: Certified,
+    tokenizer: Any,
+    shown: Sequence[Answered],
+    gold: Tensor,
+    right: Tensor,
 ) -> list[dict[str, Any]]:
-    """Measure each depth: what is masked of question and passage, and whether the prediction stays."""
-    curves = part_curves(probed, tokenizer, shown, gold, right)
+    """Measure each depth: what is masked of question and passage, and whether the prediction stays.
+
+    Certified, each question keeps as few tokens as hold its own margin and its own answer.
+    """
+    curves = part_curves(probed, certified, tokenizer, shown, gold, right)
     return [
         {
             "depth": depth,
@@ -138,6 +148,7 @@ def depth_rows(
             "divergence": float(probed.divergence[depth].mean()),
             "predictions_kept": float(probed.agreement[depth].mean()),  # start and end each, as published
             "answers_kept": float((probed.agreement[depth] == 1).float().mean()),
+            "certified_divergence": float(certified.divergence[depth].mean()),
             **{part: curve[depth] for part, curve in curves.items()},
             "exact_original": float(right.mean()),
         }
@@ -157,6 +168,7 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for kind, prefix in (("hidden", ""), ("input", "input_")):
         found[f"{prefix}passage_masked_last"] = curve("passage_masked", kind)[-1]
         found[f"{prefix}predictions_kept_last"] = curve("predictions_kept", kind)[-1]
+        found[f"{prefix}certified_passage_masked_by_depth"] = curve("certified_passage_masked", kind)
         for key in ("question_kept", "passage_kept", "predictions_kept", "divergence"):
             found[f"{prefix}{key}_by_depth"] = curve(key, kind)
     return found

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..tasks.parts_of_speech import Tagged, at_each, tag
 from ..tasks.squad import Answered
-from .probing import Probed
+from .probing import Certified, Probed
 
 QUESTION, PASSAGE = 0, 1
 SHOWN = 3  # examples
@@ -26,7 +26,7 @@ def prepare_tags(questions: Sequence[Answered], work: Path) -> list[tuple[Tagged
 
 
 def part_curves(
-    probed: Probed, tokenizer: Any, shown: Sequence[Answered], gold: Tensor, right: Tensor
+    probed: Probed, certified: Certified, tokenizer: Any, shown: Sequence[Answered], gold: Tensor, right: Tensor
 ) -> dict[str, list[float]]:
     """Return, depth by depth, the share kept of question, passage, predicted answer, and gold answer where missed."""
     kept = defaultdict[str, list[Tensor]](list)
@@ -36,6 +36,7 @@ def part_curves(
         kept["question_kept"].append(said[:, parts == QUESTION].mean(1))
         kept["passage_kept"].append(said[:, parts == PASSAGE].mean(1))
         kept["passage_masked"].append((said[:, parts == PASSAGE] <= 0.5).float().mean(1))
+        kept["certified_passage_masked"].append(1 - certified.kept[row][:, parts == PASSAGE].float().mean(1))
         start, end = sorted((int(probed.original["start"][row]), int(probed.original["end"][row])))
         kept["predicted_answer_kept"].append(said[:, start : end + 1].mean(1))
         if not right[row]:
