@@ -70,10 +70,9 @@ def test_curves_are_means_over_questions_of_means_over_their_tokens():
 
 
 def test_where_no_answer_is_missed_there_is_no_curve_of_missed_ones():
-    curves = part_curves(
-        probed(), certified(), make_tokenizer(), [LONG, SHORT], torch.zeros(2, 2).long(), torch.ones(2)
-    )
-    assert "missed_answer_kept" not in curves and len(curves) == 4
+    gold, right = torch.zeros(2, 2).long(), torch.ones(2)
+    curves = part_curves(probed(), certified(), make_tokenizer(), [LONG, SHORT], gold, right)
+    assert "missed_answer_kept" not in curves and len(curves) == 5
 
 
 def test_layers_are_counted_by_part_of_speech_where_it_occurs_often():
