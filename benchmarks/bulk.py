@@ -26,7 +26,7 @@ from diffmask.bulk.run import make_plan
 from diffmask.studies.result import write_result
 from diffmask.training.fit import Fit
 
-ROWS, CHUNK, REPEATS, CORES = 3072, 256, 3, os.cpu_count() or 1
+ROWS, CHUNK, REPEATS, CORES = 6144, 512, 3, os.cpu_count() or 1  # chunks as large as they are by default
 WARM = 2  # chunks of each worker before the clock starts: it has its model by then
 WORDS = ["the", "film", "was", "really", "good", "but", "also", "long", "and", "not", "at", "all", "funny", "fast"]
 
