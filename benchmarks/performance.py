@@ -102,9 +102,10 @@ def main() -> None:
         write(given.output, devices, "python -m benchmarks.performance")
         return
     mine = devices.setdefault(given.device, {"parts": {}})
-    mine |= {"hardware": hardware(), "commit": commit(), "versions": versions()}
+    mine |= {"hardware": hardware(), "versions": versions()}
     for name in given.parts:
         mine["parts"][name] = PARTS[name](given.device, given.repeats)
+        mine.setdefault("commits", {})[name] = commit()  # parts may be measured again one by one
         for row in mine["parts"][name]:
             print(f"{row['part']:>10}  {row['model']:>8}  {row['measure']:<50} {row['ratio']:.3f}", flush=True)
         write(given.output, devices, "python -m benchmarks.performance")
