@@ -98,6 +98,8 @@ def main() -> None:
     given = parser.parse_args()
     devices = read(given.output)
     if given.merge is not None:
+        if not given.merge.is_file():
+            parser.error(f"--merge: there is no file {given.merge}; give what --output wrote on the other machine")
         devices |= {device: {**_made(given.merge), **found} for device, found in read(given.merge).items()}
         write(given.output, devices, "python -m benchmarks.performance")
         return

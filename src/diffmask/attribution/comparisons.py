@@ -27,14 +27,14 @@ from ..objective.worth import ComparisonConfig, worth
 from ..training.draws import unit_noise
 from ..training.step import Look, look
 from ..types import Batch, split_prediction
-from .method import Method, Question, squashed
+from .method import Question, Signed, say_rank
 
 DOUBTS = torch.logspace(4, -2, 25, dtype=torch.double)  # α that are tried, in units of the largest eigenvalue
 ALIKE = 1 + 1e-6  # scores that differ by less are the same, and of such the largest α is taken
 
 
 @dataclass(frozen=True)
-class Comparisons(Method):
+class Comparisons(Signed):
     """What units are worth by comparisons, from 0 (does most against what was decided) to 1 (does most for it)."""
 
     probe: Annotated[Probe | None, "rankers to start from, of a fit by the recipe `ranking`"] = None
@@ -50,12 +50,8 @@ class Comparisons(Method):
         if self.batch_size < 1:
             raise SettingError(f"batch_size of comparisons must be at least 1, got {self.batch_size}")
 
-    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        return squashed(self.signed(question), question.batch.valid)
-
     @torch.no_grad()
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
-        """Return the scores themselves: above 0 for units that do more for the prediction than the mean unit."""
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
             first, second = draw_pairs(seen.batch, self.pairs, self.seed)
@@ -67,8 +63,7 @@ class Comparisons(Method):
     def _ranked(self, seen: Look, question: Question) -> Float[Tensor, "batch unit"]:
         if self.probe is None:
             return torch.zeros_like(seen.batch.valid, dtype=torch.float32)
-        depth = question.depth if self.depth is None else self.depth
-        return torch.where(seen.batch.valid, self.probe.rank(seen.reading, depth), 0)
+        return say_rank(self.probe, seen, question, self.depth)
 
     def _worth(
         self, seen: Look, question: Question, keeps: Float[Tensor, "set batch unit"]

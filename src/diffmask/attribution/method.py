@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
+from ..gates.probe import Probe
 from ..masking.mask import at_positions
 from ..models.adapter import Adapter
 from ..tasks.task import Task
+from ..training.step import Look
 from ..types import Batch
 
 
@@ -44,10 +46,20 @@ class Method(ABC):
         """Score every unit of the batch."""
 
 
-def squashed(scores: Float[Tensor, "batch unit"], valid: Bool[Tensor, "batch unit"]) -> Float[Tensor, "batch unit"]:
-    """Put scores of any sign between 0 and 1, in the same order; a sigmoid would make large ones equal.
+class Signed(Method):
+    """A method whose scores have a sign, for and against; as any method's they lie between 0 and 1, in that order."""
 
-    >>> squashed(torch.tensor([[-1.0, 0.0, 1.0]]), torch.ones(1, 3, dtype=torch.bool))
-    tensor([[0.2500, 0.5000, 0.7500]])
-    """
-    return torch.where(valid, 0.5 + scores / (2 + 2 * scores.abs()), 0)
+    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        scores = self.signed(question)
+        # A sigmoid would make large scores equal.
+        return torch.where(question.batch.valid, 0.5 + scores / (2 + 2 * scores.abs()), 0)
+
+    @abstractmethod
+    def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
+        """Return the scores themselves: above 0 for units that do more for the prediction than the mean unit."""
+
+
+def say_rank(probe: Probe, seen: Look, question: Question, depth: int | None = None) -> Float[Tensor, "batch unit"]:
+    """Return what the rankers of a probe say at a depth, or at the one that is asked about; 0 on padding."""
+    found = probe.rank(seen.reading, question.depth if depth is None else depth)
+    return torch.where(seen.batch.valid, found, 0)

@@ -21,7 +21,7 @@ from ..types import Batch
 log = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
-MOST = 8  # functions whose recordings a model keeps
+MOST = 8  # functions whose recordings a fit keeps
 
 
 @runtime_checkable
@@ -108,12 +108,12 @@ def recorded(fitted: Fit, about: Hashable, run: Callable[[Batch], Found]) -> Cal
     model = fitted.model
     if model.device.type != "cuda" or model.spread:
         return run
-    key, now = (id(fitted), about, _precision(model)), _weights(fitted)
-    kept = model.recordings.pop(key, None)
+    key, now = (about, _precision(model)), _weights(fitted)
+    kept = fitted.recordings.pop(key, None)
     made = kept if kept is not None and kept[0] == now else (now, Recorded(run))
-    model.recordings[key] = made  # the last one used stands last
-    while len(model.recordings) > MOST:
-        del model.recordings[next(iter(model.recordings))]
+    fitted.recordings[key] = made  # the last one used stands last
+    while len(fitted.recordings) > MOST:
+        del fitted.recordings[next(iter(fitted.recordings))]
     found: Callable[[Batch], Found] = made[1]
     return found
 

@@ -35,7 +35,6 @@ class Adapter:
     def __init__(self, model: nn.Module, sites: Sequence[Site], passed: Sequence[Site] = ()) -> None:
         self.model, self.sites, self.passed = model, Sites(sites), tuple(passed)
         self._compiled: dict[tuple[str, nn.Module], Callable[..., Any]] = {}
-        self.recordings: dict[Any, Any] = {}  # what explaining/recorded.py has made of this model
         self.precision: torch.dtype | None = None  # what it computes in, if that is not what it was loaded in
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 

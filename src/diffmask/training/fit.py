@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Fit:
     restarts: list[int]
     history: list[dict[str, Any]]
     fingerprint: str
+    # Of what it computes on a GPU; another probe or another margin makes its own.
+    recordings: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def feasible(self) -> bool:
