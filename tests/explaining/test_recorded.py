@@ -25,8 +25,7 @@ class Tape:
         return id(self)
 
 
-def on_tape(run, batch, pool=None):
-    own = batch.clone()
+def on_tape(run, own, pool=None):
     tape = Tape(run, own)
     return Take(own, tape, tape.found)
 

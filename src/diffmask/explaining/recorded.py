@@ -49,10 +49,9 @@ class Take(Generic[Found]):
         return self.found
 
 
-def record_graph(run: Callable[[Batch], Found], batch: Batch, pool: Any = None) -> Take[Found]:
-    """Record a run on a batch, in the memory of another recording if given; nothing is computed yet."""
-    own, graph = batch.clone(), torch.cuda.CUDAGraph()
-    draws = torch.cuda.default_generators[batch.valid.device.index]
+def record_graph(run: Callable[[Batch], Found], own: Batch, pool: Any = None) -> Take[Found]:
+    """Record a run on a batch of its own, in the memory of another recording if given; nothing is computed yet."""
+    graph, draws = torch.cuda.CUDAGraph(), torch.cuda.default_generators[own.valid.device.index]
     before = draws.clone_state()
     try:
         with torch.cuda.graph(graph, pool=pool):
@@ -84,7 +83,7 @@ class Recorded(Generic[Found]):
 
     def _try(self, batch: Batch) -> Take[Found] | None:
         try:
-            take = self.record(self.run, batch, self.pool)
+            take = self.record(self.run, batch.clone(), self.pool)  # which replays write into
             self.pool = self.pool or take.graph.pool()
             return take
         except RuntimeError as error:  # as a rule: the host asked for a number while the device was only recording
