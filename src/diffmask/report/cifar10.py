@@ -34,6 +34,7 @@ SHOWN = (
     "rise",
 )
 DRAWN = ("ranking", "keep set", "grad-cam", "rollout", "chefer", "rise", "ranking and comparisons", "random")
+INKS = (*COLOURS, "#56b4e9", "#000000")  # the last two of Okabe & Ito: one for each that is drawn
 REPLACED = ("mean", "zero", "noise")
 
 
@@ -102,8 +103,10 @@ def _curves(curves: Mapping[str, Any]) -> Figure:
     figure, axes = new_figure(len(REPLACED), width=4.2, height=3.6)
     for axis, how in zip(axes, REPLACED, strict=True):
         found = curves[how]["probability"]
-        for number, (name, ways) in enumerate((name, found[name]) for name in DRAWN if name in found):
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 3}
+        for name, ink in zip(DRAWN, INKS, strict=True):
+            if (ways := found.get(name)) is None:
+                continue
+            style = {"color": ink, "marker": MARKERS[DRAWN.index(name) % len(MARKERS)], "markersize": 3}
             style["linewidth"] = 1.8 if name in NAMES else 0.8
             axis.plot(curves["removed"], ways["least"], label=name, **style)
             axis.plot(curves["removed"], ways["most"], linestyle="--", **style)
