@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from starlette.types import Message, Receive
@@ -27,24 +27,24 @@ class Bodies:
 
     async def read(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         """Read a whole body; what was announced as too large is not read at all."""
-        length = headers.get("content-length", "0")
+        length, parts = headers.get("content-length", "0"), _parts(receive)
         if length.isdecimal() and int(length) > self._limits.body:
-            raise await self._too_large(receive)
+            raise await self._too_large(parts)
         body = bytearray()
         try:
             async with asyncio.timeout(self._limits.patience):
-                while True:
-                    message = await _part(receive)
-                    self._add(body, message.get("body", b""))
-                    if len(body) > self._limits.body:
-                        raise await self._too_large(receive)
-                    if not message.get("more_body", False):
-                        return bytes(body)
+                async for part in parts:
+                    if len(body) + len(part) > self._limits.body:  # asked first: that is no one else's doing
+                        break
+                    self._add(body, part)
+                else:
+                    return bytes(body)
         except TimeoutError:
             sentence = f"the request was not whole after {self._limits.patience:g} seconds: send it faster"
             raise Refusal(408, sentence) from None
         finally:
             self.held -= len(body)
+        raise await self._too_large(parts)
 
     @contextlib.contextmanager
     def holding(self, body: bytes) -> Iterator[None]:
@@ -61,20 +61,23 @@ class Bodies:
         body += part
         self.held += len(part)
 
-    async def _too_large(self, receive: Receive) -> Refusal:
+    async def _too_large(self, parts: AsyncIterator[bytes]) -> Refusal:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
-                while (await _part(receive)).get("more_body", False):
+                async for _ in parts:
                     pass
         most = self._limits.body
         return Refusal(413, f"the request is larger than the {most:,} bytes it may have: send less")
 
 
-async def _part(receive: Receive) -> Message:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise GoneError
-    return message
+async def _parts(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise GoneError
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
