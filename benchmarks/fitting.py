@@ -35,7 +35,7 @@ def one_step(
         seen: Look = (
             look(subject.model, subject.task, batch.to(device)) if cache is None else cache.look(rows, batch, depth)
         )
-        (loss,) = step(seen, probe, objective, [depth], progress=[0.5], generator=noise)
+        (loss,) = step(seen, probe, objective, [depth], progress=[0.5], generator=noise, spend=True)
         optimizer.zero_grad()
         torch.autograd.backward(loss.total)
         optimizer.step()

@@ -47,6 +47,22 @@ def test_a_step_reaches_every_voter_that_decides_and_no_other(votes, expected):
     assert [gradient is not None and bool((gradient != 0).any()) for gradient in gradients] == expected
 
 
+@pytest.mark.parametrize(("kind", "depths", "left"), [("input", [2], 1), ("hidden", [1], 2), ("hidden", [0, 2], 3)])
+def test_a_step_that_spends_what_was_seen_says_the_same_and_lets_the_rest_go(kind, depths, left):
+    def take(spend):
+        model, task = evidence_model(), evidence_task()
+        torch.manual_seed(0)
+        probe = make_probe(model.sites.names, WIDTHS, ProbeConfig(kind=kind))
+        how = {"progress": [0.5] * len(depths), "generator": torch.Generator().manual_seed(0), "spend": spend}
+        with model.frozen():
+            seen = look(model, task, task.collate(task.train[:8]))
+            losses = step(seen, probe, Objective(ObjectiveConfig(), 3), depths, **how)
+        return seen, [loss.total.item() for loss in losses]
+
+    (_, whole), (seen, spent) = take(False), take(True)
+    assert whole == spent and list(seen.states) == list(seen.model.sites.names[:left])
+
+
 def test_a_step_at_a_deeper_depth_leaves_the_voters_below_where_they_are():
     _, probe, loss = take_step("input", depth=0)
     optimizer = torch.optim.AdamW(probe.voters.parameters(), lr=0.1, weight_decay=0.0)

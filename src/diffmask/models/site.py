@@ -130,3 +130,10 @@ class States(dict[str, Tensor]):
         by_name = {s.name: s for s in self.sites}
         reached = list(self)  # in the order of the pass, whatever order the sites were listed in
         return [by_name[name] for name in reached[: reached.index(site.name) + 1]]
+
+    def forget_after(self, sites: Iterable[Site]) -> None:
+        """Let go of every state that no run from one of these sites on asks for."""
+        needed = {before.name for site in sites for before in self.up_to(site)}
+        for known in (self, self.outputs, self.prefixes):
+            for name in [name for name in known if name not in needed]:
+                del known[name]

@@ -3,7 +3,7 @@ dropped, compare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, Protocol, runtime_checkable
@@ -86,6 +86,11 @@ class Look:
         output = run_copies(self.model, copies, self.states, sites.pop(), stacked, baseline)
         return self.task.read(output, copies)
 
+    def forget_after(self, site_names: Iterable[str]) -> None:
+        """Let go of what was only read: a run from these sites on needs no more than what comes before them."""
+        self.__dict__.pop("reading", None)
+        self.states.forget_after(self.model.sites[name] for name in site_names)
+
     @cached_property
     def reading(self) -> Mapping[str, Tensor]:
         """What a gate may read at each site: the state of its unit, and of the position where the answer is given.
@@ -136,13 +141,17 @@ def step(
     generator: torch.Generator,
     index: Index | None = None,
     part: Part | None = None,
+    spend: bool = False,
 ) -> list[Loss]:
     """Let the gates of each depth vote on what was seen, drop what they close, and weigh what that changed.
 
     `progress` says how far each depth has come; `index` whose λ it is: the depth's, unless every example has one. What
-    was seen may be `part` of a batch that several processes share.
+    was seen may be `part` of a batch that several processes share. With `spend` states that are not needed after the
+    vote are given up: beside what the backward pass needs, those of a whole model are much.
     """
     votes, valid = probe.votes(seen.reading, depths), seen.batch.valid
+    if spend:
+        seen.forget_after({probe.site_name(depth) for depth in depths})
     noise = [vote.noise(generator, part) for vote in votes]
     several = together(votes) if len(depths) > 1 else None
     if several is not None:

@@ -111,7 +111,7 @@ class Trainer:
         """Try the masks of the gates, or compare sets of units where rankers learn an order."""
         if self.config.probe.voter == "ranker":
             return run.objective.mean(compare_sets(seen, run.probe, self.config.comparison, depths, noise, part))
-        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise, part=part)
+        losses = step(seen, run.probe, run.objective, depths, progress=shares, generator=noise, part=part, spend=True)
         return torch.stack([loss.total for loss in losses])
 
     def _look(self, rows: Sequence[int], batch: Batch, deepest: int) -> Look:
