@@ -28,7 +28,7 @@ PARTS: dict[str, Callable[[str, int], list[dict[str, Any]]]] = {
     "rivals": lambda device, _: explaining.rivals(device),
     "steps": fitting.steps,
     "memory": lambda device, _: fitting.memory(device),
-    "fit": lambda device, _: [treebank.whole_fit(device, 1 if device == "cuda" else 50)],
+    "fit": lambda device, _: [treebank.whole_fit(device, 1 if device == "cuda" else 20)],
     "growth": lambda device, _: growth.measure(device),
     "bulk": lambda device, _: bulk_slot.measure(device),
 }

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from diffmask.models.sites import replace
 from diffmask.settings import change
+from diffmask.studies.sentiment import FULL, Job, config
 from diffmask.tasks.tensors import TensorTask
-from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.types import Categorical
 
@@ -19,7 +19,7 @@ from .clock import seconds
 from .subjects import Subject, minilm
 
 REFERENCE = {"batch": 64, "padded": 84, "epochs": 300, "sentences": 8544}  # De Cao et al. (2020), their SST code
-OURS = {"input_steps": 2200, "ablation_steps": 200, "validation_limit": 1024}  # studies/sentiment.py
+OURS = config(Job(seed=0), FULL)
 LENGTHS = (22, 10, 5, 60)  # tokens of a treebank sentence: mean, spread, least, most
 
 
@@ -32,15 +32,13 @@ def whole_fit(device: str, share: int) -> dict[str, Any]:
     subject = minilm(device)
     task = Treebank(REFERENCE["sentences"] // share)
     settings = {
-        "kind": "input",
-        "steps": OURS["input_steps"] // share,
-        "ablation_steps": max(1, OURS["ablation_steps"] // share),
-        "validation_limit": max(8, OURS["validation_limit"] // share),
+        "steps": OURS.steps // share,
+        "ablation_steps": max(1, FULL.ablation_steps // share),
+        "validation_limit": max(8, OURS.validation_limit // share),
         "margin": 10.0,  # a random model has little to lose
         "cache": "memory" if share == 1 else "off",
     }
-    config = change(recipe("text"), {**settings, "smooth": 0.1, "weight_decay": 2.0, "undecided": 2.0})
-    ours = share * seconds(lambda: fit(subject.model, task, config))
+    ours = share * seconds(lambda: fit(subject.model, task, change(OURS, settings)))
     batches = REFERENCE["epochs"] * -(-REFERENCE["sentences"] // REFERENCE["batch"])
     times = [_reference_batch(subject) for _ in range(4)][1:]
     theirs = batches * statistics.median(times)
