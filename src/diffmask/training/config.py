@@ -33,7 +33,7 @@ class FitConfig:
     warmup: Annotated[int, "steps over which the learning rate rises"] = 0
     decay: Annotated[float, "share of the training, at its end, over which the learning rate falls to 0"] = 0.5
     seed: Annotated[int, "every draw depends on it and on the step alone"] = 0
-    validate_every: Annotated[int, "steps between two validations; 0 takes a twentieth of the steps"] = 0
+    validate_every: Annotated[int, "steps between validations; 0 makes 20 of them, or 4 where they decide nothing"] = 0
     validation_limit: Annotated[int, "most examples used in a validation"] = 1024
     patience: Annotated[int, "stop after this many validations without a better probe; 0 never stops"] = 0
     guard: Annotated[bool, "watch for depths whose gates are stuck"] = True
@@ -41,7 +41,7 @@ class FitConfig:
     select: Annotated[bool, "return the sparsest feasible probe seen, not the last"] = True
     calibrate: Annotated[bool, "at the end, shift each depth's votes until its thresholded masks just hold"] = False
     undecided: Annotated[float, "with calibrate: units up to these log-odds may be dropped if there is room"] = 0.0
-    checkpoint_every: Annotated[int, "steps between two checkpoints; 0 writes one at each validation"] = 0
+    checkpoint_every: Annotated[int, "steps between checkpoints; 0 takes validate_every, or writes 20 of them"] = 0
     cache: Annotated[
         Literal["off", "memory", "disk"], "where the original pass of each training example is remembered"
     ] = "off"
@@ -72,11 +72,13 @@ class FitConfig:
 
     @property
     def validation_steps(self) -> int:
-        return self.validate_every or max(1, self.steps // 20)
+        """A validation costs as much as several steps: where it decides nothing, there are few to look at."""
+        decides = self.guard or self.select or self.patience > 0
+        return self.validate_every or max(1, self.steps // (20 if decides else 4))
 
     @property
     def checkpoint_steps(self) -> int:
-        return self.checkpoint_every or self.validation_steps
+        return self.checkpoint_every or self.validate_every or max(1, self.steps // 20)
 
 
 # De Cao et al. (2020) as their notebook runs it, with one pass per batch instead of two.

@@ -76,10 +76,16 @@ class Run:
         """Say whether a depth has met the constraint itself, no longer one that is being tightened."""
         return self.progress.of(depth) >= max(self.config.objective.tighten, 0.1)
 
+    @property
+    def compared(self) -> bool:
+        """Whether the probe was validated as it is now."""
+        history = self.progress.history
+        return bool(history) and history[-1]["step"] == self.progress.step
+
     def compare(self, scores: list[DepthScore]) -> None:
         """Remember this probe if it is the sparsest so far whose thresholded masks hold at every depth."""
         now = self.progress
-        if not now.history or now.history[-1]["step"] != now.step:
+        if not self.compared:
             now.history.append(self._history_row(scores))
         if not all(self.settled(score.depth) for score in scores):
             return

@@ -172,14 +172,13 @@ class Trainer:
 
     def _finish(self, run: Run) -> list[DepthScore]:
         """Select the sparsest feasible probe; if there is none, keep the last one and say so."""
-        scores = self._scores(run)
-        run.compare(scores)
+        if not run.compared:
+            run.compare(self._scores(run))
         if self.config.select and run.best:
             run.probe.load_state_dict(run.best)
-            scores = self._scores(run)
         if self.config.calibrate:
             calibrate(run.probe, lambda: self._scores(run), self.config.objective.margin, self.config.undecided)
-            scores = self._scores(run)
+        scores = self._scores(run)
         if not all(score.feasible(self.config.objective) for score in scores):
             worst = max(scores, key=lambda score: score.divergence)
             log.warning(
@@ -256,8 +255,8 @@ class Trainer:
         return in_batches(self.task, some, max(64, self.config.batch_size), self.device)
 
     def _save(self, run: Run) -> None:
+        self._check_weights(run)
         if self.checkpoint:
-            self._check_weights(run)
             if self.processes.main:
                 run.save(self.checkpoint)
             self.processes.wait()
