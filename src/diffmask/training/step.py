@@ -3,6 +3,7 @@ dropped, compare."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,9 @@ from ..objective.lagrangian import Index
 from ..objective.objective import Loss, Objective
 from ..tasks.task import Task
 from ..types import Batch, Prediction, join_predictions, split_prediction
+
+
+CACHED = 4096  # units of a pass: what a CPU computes for more of them has left its caches before it is used
 
 
 @runtime_checkable
@@ -77,13 +81,20 @@ class Look:
 
     def masked_together(self, probe: Voting, depths: Sequence[int], keeps: Sequence[Tensor] | Tensor) -> Prediction:
         """Do the same, and return what is predicted at all depths as one prediction, depth after depth."""
-        sites = {probe.site_name(depth) for depth in depths}
-        if len(depths) == 1 or len(sites) > 1:
-            pairs = zip(depths, keeps, strict=True)
-            return join_predictions([self.masked_by(probe, depth, keep) for depth, keep in pairs])
+        room = self._room() if len({probe.site_name(depth) for depth in depths}) == 1 else 1
+        parts = [slice(first, first + room) for first in range(0, len(depths), room)]
+        return join_predictions([self._masked_copies(probe, depths[part], keeps[part]) for part in parts])
+
+    def _room(self) -> int:
+        """Say how many copies of the batch a pass takes best; on a GPU, any number."""
+        return max(1, CACHED // self.batch.valid.numel()) if self.batch.valid.device.type == "cpu" else sys.maxsize
+
+    def _masked_copies(self, probe: Voting, depths: Sequence[int], keeps: Sequence[Tensor] | Tensor) -> Prediction:
+        if len(depths) == 1:
+            return self.masked_by(probe, depths[0], keeps[0])
         copies, baseline = self.batch.repeat(len(depths)), probe.baseline(depths[0])
         stacked = keeps if isinstance(keeps, Tensor) else torch.stack(list(keeps))
-        output = run_copies(self.model, copies, self.states, sites.pop(), stacked, baseline)
+        output = run_copies(self.model, copies, self.states, probe.site_name(depths[0]), stacked, baseline)
         return self.task.read(output, copies)
 
     def forget_after(self, site_names: Iterable[str]) -> None:
