@@ -23,7 +23,6 @@ from ..objective.objective import Loss, Objective
 from ..tasks.task import Task
 from ..types import Batch, Prediction, join_predictions, split_prediction
 
-
 CACHED = 4096  # units of a pass: what a CPU computes for more of them has left its caches before it is used
 
 
