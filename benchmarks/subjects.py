@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from diffmask.gates.probe import make_probe
-from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
 from diffmask.settings import change
 from diffmask.tasks.tensors import TensorTask
 from diffmask.training.config import FitConfig, recipe

@@ -29,8 +29,8 @@ def whole_fit(device: str, share: int) -> dict[str, Any]:
     """Time a fit of the treebank's size with the study's settings, against the reference's procedure.
 
     Of what a fit does again and again, a `share`-th is timed; what it does once is timed alone, and counted once.
-    Sentences are random, of the treebank's lengths: a step costs the same. That these settings reach the paper's
-    quality on the treebank itself is in results/sentiment.json.
+    Sentences are random, of the treebank's lengths: a step costs the same. What quality the settings reach on the
+    treebank itself is for results/sentiment.json to say.
     """
     subject, task = minilm(device), Treebank(REFERENCE["sentences"])
     _reference_batch(subject)  # warms up

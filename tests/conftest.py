@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from browser import chromium, chromium_page
-from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
 from diffmask.types import Batch
 
 __all__ = ["chromium", "chromium_page"]  # fixtures of tests/browser.py, for every test

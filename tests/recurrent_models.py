@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from diffmask.attribution.method import Question
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.tensors import TensorTask
 
 WIDTH, HIDDEN, WORDS = 5, 6, 12

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editor
     from .explanation import Explanation as Explanation
     from .explanation import to_pixels as to_pixels
     from .models.adapter import Adapter as Adapter
-    from .models.adapter import adapt as adapt
+    from .models.adapting import adapt as adapt
     from .models.sites import Site as Site
     from .models.sites import capture as capture
     from .models.sites import replace as replace
@@ -74,7 +74,7 @@ _PUBLIC = {
     "TextClassification": "tasks.text",
     "TextRegression": "tasks.text",
     "TokenClassification": "tasks.text",
-    "adapt": "models.adapter",
+    "adapt": "models.adapting",
     "capture": "models.sites",
     "certify": "explaining.certify",
     "choose": "training.choose",

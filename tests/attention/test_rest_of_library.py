@@ -13,7 +13,7 @@ from diffmask.errors import ModelError
 from diffmask.evaluation import REMOVALS
 from diffmask.evaluation.compare import compare
 from diffmask.evaluation.figure import predict
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import capture, replace, resume
 from diffmask.tasks.documents import DocumentTask
 from diffmask.training.fit import fit

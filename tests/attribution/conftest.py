@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from diffmask.attribution.method import Question
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification, at_last_real
 
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "fast", "fun", "##ny", "movie", "enjoy", "##able", "."]

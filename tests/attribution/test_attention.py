@@ -5,7 +5,7 @@ from transformers import BertConfig, BertForSequenceClassification, T5Config, T5
 from diffmask.attribution.attention import Attention
 from diffmask.attribution.method import Question
 from diffmask.errors import ModelError, SettingError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.types import Batch
 from toys import evidence_model, evidence_task
 

@@ -7,7 +7,7 @@ from transformers import AlbertConfig, AlbertForSequenceClassification
 from diffmask.attribution.chefer import Chefer, slopes_of
 from diffmask.attribution.method import Question
 from diffmask.errors import ModelError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.images import ImageClassification
 from tiny_vision import ARCHITECTURES, PATCH, build, images
 

@@ -6,7 +6,7 @@ import torch
 from diffmask.attribution.grad_cam import GradCam, cam
 from diffmask.attribution.method import Question
 from diffmask.errors import ModelError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.norm import read_by_last_block
 from diffmask.tasks.images import ImageClassification
 from diffmask.tasks.tensors import TensorTask

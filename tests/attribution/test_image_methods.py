@@ -12,7 +12,7 @@ from diffmask.attribution.method import Question
 from diffmask.attribution.rollout import Rollout
 from diffmask.errors import ModelError
 from diffmask.masking.knockout import run_knocked_out
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.images import ImageClassification
 from diffmask.types import Batch
 from tiny_vision import ARCHITECTURES, LAYERS, PATCH, build, images

@@ -8,7 +8,7 @@ from transformers import ViTForImageClassification as ViT
 from diffmask.attribution.method import Question
 from diffmask.attribution.rollout import Rollout
 from diffmask.errors import ModelError, SettingError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.attention import Attended
 from diffmask.tasks.tensors import TensorTask
 from diffmask.types import Batch, Categorical

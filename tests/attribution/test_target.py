@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from diffmask.errors import ModelError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.objective.target import gradient, target
 from diffmask.tasks.tensors import TensorTask
 from diffmask.training.step import look

@@ -7,7 +7,7 @@ from PIL import Image
 
 from diffmask.cli import main as command
 from diffmask.explaining.explain import explain
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.hub import fetch
 from diffmask.models.pretrained import load_model, load_processor
 from diffmask.report.plain import record

@@ -7,7 +7,8 @@ from torch import nn
 
 from diffmask.errors import ModelError
 from diffmask.masking.knockout import run_knocked_out
-from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import capture, replace, resume
 from diffmask.types import Batch
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from diffmask.masking.mask import run_masked
-from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import capture, replace, resume, trace
 from diffmask.types import Batch
 from tiny_vision import ARCHITECTURES, LAYERS, PATCH, build, images

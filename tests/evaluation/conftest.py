@@ -9,7 +9,7 @@ import torch
 from diffmask.attribution.method import Method, Question
 from diffmask.evaluation.metric import Case
 from diffmask.evaluation.remove_to_baseline import ToBaseline
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.draws import unit_noise

@@ -11,7 +11,7 @@ from diffmask.evaluation import REMOVALS
 from diffmask.evaluation.figure import predict
 from diffmask.evaluation.remove_to_noise import drawn_rows
 from diffmask.masking.knockout import run_knocked_out
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import capture
 from diffmask.models.sites import replace as put
 from diffmask.tasks.text import TextClassification

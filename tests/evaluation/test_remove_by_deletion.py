@@ -8,7 +8,7 @@ from diffmask.attribution.method import Question
 from diffmask.errors import DataError
 from diffmask.evaluation.figure import predict
 from diffmask.evaluation.remove_by_deletion import ByDeletion, shorten
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.continuation import Continuation
 from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification, TokenClassification
 from diffmask.tasks.units import Kept

@@ -12,7 +12,7 @@ from diffmask.attribution.method import Question
 from diffmask.attribution.probe import ProbeScores
 from diffmask.errors import DataError, ModelError, SettingError
 from diffmask.explaining.captum import CaptumProbe, quantus_explainer
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import replace, resume
 from diffmask.tasks.text import TextClassification
 from diffmask.training.step import look

@@ -7,7 +7,7 @@ import torch
 
 from diffmask.explaining.explain import explain
 from diffmask.explanation import Explanation, to_pixels
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.images import ImageClassification, PlainProcessor
 from diffmask.training.config import FitConfig, recipe
 from diffmask.training.fit import fit

@@ -5,7 +5,7 @@ import torch
 
 from diffmask.errors import DataError
 from diffmask.explaining.explain import explain
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit

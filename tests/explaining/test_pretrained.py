@@ -10,7 +10,7 @@ from diffmask.errors import DiffMaskError, ModelError, SettingError, StorageErro
 from diffmask.explaining.explain import explain
 from diffmask.explaining.pretrained import from_pretrained
 from diffmask.models import hub as hub_room
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.hub import Place, fetch
 from diffmask.models.pretrained import labels_of, load_model, load_processor
 from diffmask.tasks.described import TASKS, make_task

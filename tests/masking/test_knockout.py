@@ -5,7 +5,7 @@ import torch
 
 from diffmask.masking.knockout import attention_weights, run_knocked_out
 from diffmask.masking.mask import run_masked
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.step import look
 from diffmask.types import Batch

@@ -8,7 +8,7 @@ from diffmask.errors import ModelError, SettingError
 from diffmask.explaining.explain import explain
 from diffmask.gates.probe import ProbeConfig
 from diffmask.masking.knockout import run_knocked_out
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.structure import input_part
 from diffmask.tasks.text import NextToken
 from diffmask.training.config import recipe

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from diffmask.errors import SiteError
-from diffmask.models.adapter import Adapter, adapt
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import Site
 from diffmask.types import Batch
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from diffmask.errors import ModelError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.attention import asking, attention, real_positions
 from diffmask.types import Batch
 from tiny_text import make_model

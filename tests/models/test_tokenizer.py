@@ -8,7 +8,7 @@ from torch import nn
 from transformers import AlbertConfig, AlbertForSequenceClassification, T5Config, T5ForConditionalGeneration
 
 from diffmask.errors import ModelError, SiteError
-from diffmask.models.adapter import adapt, any_text
+from diffmask.models.adapting import adapt, any_text
 from diffmask.tasks.text import TextClassification
 from diffmask.training.fit import fit
 from tiny_text import PIECES, SIZES, TEXTS, Counting, make_model, make_tokenizer

@@ -6,7 +6,7 @@ import transformers
 from torch import nn
 
 from diffmask.errors import ModelError, SiteError
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import Site, capture, replace
 from diffmask.tasks.images import PlainProcessor
 from diffmask.types import Batch

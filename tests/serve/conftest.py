@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from diffmask.explaining.embedded import load_embedded
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.serve.access import Access
 from diffmask.serve.app import make_app
 from diffmask.serve.limits import Limits

@@ -5,7 +5,7 @@ import torch
 
 from diffmask.explaining.certify import certify
 from diffmask.explaining.explain import explain
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.studies.probing import Probed, certify_examples, probe_examples
 from diffmask.tasks.text import SpanAnswer, TextClassification
 from diffmask.training.config import recipe

@@ -5,7 +5,7 @@ import torch
 
 from diffmask.errors import DataError
 from diffmask.explaining.explain import explain
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
 from diffmask.tasks.continuation import Continuation, own_continuations
 from diffmask.tasks.text import Kept, NextToken

@@ -15,7 +15,7 @@ from transformers import (
 
 from diffmask.errors import DataError
 from diffmask.explaining.explain import explain
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
 from diffmask.tasks.text import (
     MultiLabelClassification,

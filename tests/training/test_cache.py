@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification, TokenClassification
 from diffmask.training.cache import Cache

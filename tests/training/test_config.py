@@ -42,3 +42,11 @@ def test_a_misspelt_setting_gets_the_nearest_and_a_wrong_type_its_name():
         recipe(margn=0.1)
     with pytest.raises(SettingError, match="steps takes int, got '100'"):
         recipe(steps="100")
+
+
+def test_validations_are_few_where_they_decide_nothing_and_checkpoints_are_not():
+    quiet = recipe("text", steps=100)
+    assert (quiet.validation_steps, quiet.checkpoint_steps) == (25, 5)
+    assert recipe("text", steps=100, patience=3).validation_steps == 5
+    assert recipe("default", steps=100).validation_steps == 5
+    assert recipe("text", steps=100, validate_every=10).checkpoint_steps == 10

@@ -6,7 +6,7 @@ import torch
 from diffmask.gates.baseline import BaselineConfig
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.masking.mask import at_positions, mask_state
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.objective.objective import Objective, ObjectiveConfig
 from diffmask.tasks.text import NextToken
 from diffmask.training.fit import fit

@@ -3,7 +3,7 @@ from itertools import islice
 import pytest
 import torch
 
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit

@@ -13,7 +13,7 @@ from diffmask.errors import DataError, DiffMaskError, SettingError, StorageError
 from diffmask.evaluation.compare import compare
 from diffmask.explaining.explain import explain
 from diffmask.gates.budget import draw_pair
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.text import TextClassification
 from diffmask.training.choose import choose
 from diffmask.training.comparing import compare_sets

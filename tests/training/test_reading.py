@@ -6,7 +6,7 @@ import torch
 from diffmask.explaining.explain import explain
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.masking.mask import run_copies, run_masked
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import replace
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe

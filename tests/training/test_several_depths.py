@@ -49,6 +49,19 @@ def test_depths_that_mask_the_same_site_share_one_pass(kind, passes, calls):
     assert [block.calls - runs for block, runs in zip(model.blocks, ran, strict=True)] == calls
 
 
+@pytest.mark.parametrize(("copies", "passes"), [(1, 3), (2, 2), (3, 1)])
+def test_a_pass_on_a_cpu_takes_as_many_copies_as_its_caches_hold(monkeypatch, copies, passes):
+    seen, probe = looked()
+    monkeypatch.setattr(steps, "CACHED", copies * seen.batch.valid.numel())
+    keeps, before = list(torch.rand(3, *seen.batch.valid.shape)), seen.model.model.passes
+    with seen.model.frozen(), torch.no_grad():
+        together = seen.masked_each(probe, range(3), keeps)
+        assert seen.model.model.passes - before == passes
+        alone = [seen.masked_by(probe, depth, keep) for depth, keep in enumerate(keeps)]
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one["output"].raw, other["output"].raw)
+
+
 @pytest.mark.parametrize("kind", ["input", "hidden"])
 @pytest.mark.parametrize("votes", ["corrected", "separate", "coupled"])
 def test_a_step_at_several_depths_weighs_each_as_a_step_of_its_own(kind, votes):

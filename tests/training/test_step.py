@@ -4,7 +4,7 @@ from torch import nn
 
 from diffmask.errors import SiteError
 from diffmask.gates.probe import ProbeConfig, make_probe
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.models.sites import replace, resume
 from diffmask.objective.objective import Objective, ObjectiveConfig
 from diffmask.tasks.tensors import TensorTask

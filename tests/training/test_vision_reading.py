@@ -3,7 +3,7 @@
 import torch
 
 from diffmask.gates.probe import ProbeConfig, make_probe
-from diffmask.models.adapter import adapt
+from diffmask.models.adapting import adapt
 from diffmask.tasks.images import ImageClassification
 from diffmask.training.step import look
 from tiny_vision import ARCHITECTURES, build, images

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SettingError
 from ..explaining.pretrained import as_dtype
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..models.hub import Place, fetch
 from ..models.pretrained import labels_of, load_model, load_processor
 from ..tasks.described import make_task

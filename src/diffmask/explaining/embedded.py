@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..errors import DiffMaskError, SettingError, StorageError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..models.pretrained import quiet
 from ..registry import unknown
 from ..tasks.text import TextClassification

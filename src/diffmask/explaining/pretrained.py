@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from ..errors import ModelError, SettingError, StorageError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..models.hub import Place, fetch
 from ..models.pretrained import has_processor, load_model, load_processor
 from ..registry import unknown

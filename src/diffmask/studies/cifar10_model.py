@@ -14,7 +14,8 @@ from jaxtyping import Int64, UInt8
 from torch import Tensor
 
 from ..errors import ModelError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..storage import write_file
 from ..tasks.cifar10 import CLASSES
 from ..tasks.stored_images import StoredImages

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ..attribution.method import Question
 from ..errors import ModelError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..models.closed_form import ClosedForm, adapt_closed_form
 from ..models.two_hop import TwoHopModel, adapt_two_hop
 from ..tasks.closed_form import FORMULAS, ClosedFormTask

@@ -13,7 +13,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from ..errors import ModelError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..tasks.stored_images import MEAN, STD, StoredImages
 from .cifar10_model import stretch_positions
 from .trained import device

@@ -24,7 +24,8 @@ from ..attribution.method import Method, Question
 from ..attribution.probe import ProbeScores
 from ..attribution.random import Random
 from ..errors import DataError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..tasks.text import NextToken
 from ..tasks.units import Kept
 from ..training.config import FitConfig, recipe

@@ -23,7 +23,8 @@ from ..attribution import METHODS
 from ..attribution.method import Method, Question
 from ..attribution.ranking import RankScores
 from ..errors import CollapseError
-from ..models.adapter import Adapter, adapt
+from ..models.adapter import Adapter
+from ..models.adapting import adapt
 from ..settings import change
 from ..tasks.patch_counting import PatchCounting
 from ..training.config import FitConfig, recipe

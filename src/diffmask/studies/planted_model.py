@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, BertConfig, PreTrainedTokenizerFast
 
-from ..models.adapter import adapt
+from ..models.adapting import adapt
 from ..tasks.planted import Planted, Shortcut, draw_texts, edits, insertion, vocabulary
 from .fine_tune import FineTuneConfig, fine_tune
 

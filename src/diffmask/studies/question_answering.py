@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..models.adapter import adapt
+from ..models.adapting import adapt
 from ..tasks.squad import Answered, read_squad, split_by_article
 from ..tasks.text import SpanAnswer
 from ..training.config import FitConfig, recipe

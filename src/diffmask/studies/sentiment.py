@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..evaluation.scores import accuracy, macro_f1
-from ..models.adapter import adapt
+from ..models.adapting import adapt
 from ..storage import load_tensors, save_tensors
 from ..tasks.sst import Sentence, read_sst
 from ..tasks.text import TextClassification

@@ -11,7 +11,8 @@ import torch
 
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
-from ..models.adapter import Adapter, check_vocabulary
+from ..models.adapter import Adapter
+from ..models.adapting import check_vocabulary
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .validate import DepthScore

@@ -1,0 +1,30 @@
+"""A hash of a model, by which a saved probe knows it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per value
+
+
+def fingerprint_of(model: nn.Module) -> str:
+    """Hash the class and the weights."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        if isinstance(tensor, Tensor):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(_checksums(tensor))
+    return digest.hexdigest()[:16]
+
+
+def _checksums(tensor: Tensor) -> bytes:
+    """Return sums over a tensor's bits, plain and by place: exact on any device, and cheap for a large model."""
+    if not tensor.numel():
+        return b""
+    tensor = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+    bits = tensor.contiguous().flatten().view(INTEGERS[tensor.element_size()]).to(torch.int64)
+    places = torch.arange(1, len(bits) + 1, device=bits.device)  # overflow wraps around, the same everywhere
+    return f"{int(bits.sum())} {int((bits * places).sum())}".encode()
