@@ -27,7 +27,8 @@ from ..objective.worth import ComparisonConfig, worth
 from ..training.draws import unit_noise
 from ..training.step import Look, look
 from ..types import Batch, split_prediction
-from .method import Question, Signed, say_rank
+from .method import Question, Signed
+from .ranking import say_rank
 
 DOUBTS = torch.logspace(4, -2, 25, dtype=torch.double)  # α that are tried, in units of the largest eigenvalue
 ALIKE = 1 + 1e-6  # scores that differ by less are the same, and of such the largest α is taken

@@ -9,11 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..gates.probe import Probe
 from ..masking.mask import at_positions
 from ..models.adapter import Adapter
 from ..tasks.task import Task
-from ..training.step import Look
 from ..types import Batch
 
 
@@ -57,9 +55,3 @@ class Signed(Method):
     @abstractmethod
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
         """Return the scores themselves: above 0 for units that do more for the prediction than the mean unit."""
-
-
-def say_rank(probe: Probe, seen: Look, question: Question, depth: int | None = None) -> Float[Tensor, "batch unit"]:
-    """Return what the rankers of a probe say at a depth, or at the one that is asked about; 0 on padding."""
-    found = probe.rank(seen.reading, question.depth if depth is None else depth)
-    return torch.where(seen.batch.valid, found, 0)

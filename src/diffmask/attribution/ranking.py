@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..gates.probe import Probe
-from ..training.step import look
-from .method import Question, Signed, say_rank
+from ..training.step import Look, look
+from .method import Question, Signed
 
 
 @dataclass(frozen=True)
@@ -29,3 +29,9 @@ class RankScores(Signed):
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
         return say_rank(self.probe, seen, question, self.depth)
+
+
+def say_rank(probe: Probe, seen: Look, question: Question, depth: int | None = None) -> Float[Tensor, "batch unit"]:
+    """Return what the rankers of a probe say at a depth, or at the one that is asked about; 0 on padding."""
+    found = probe.rank(seen.reading, question.depth if depth is None else depth)
+    return torch.where(seen.batch.valid, found, 0)
