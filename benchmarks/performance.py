@@ -17,7 +17,9 @@ from typing import Any
 
 import torch
 
+from diffmask.errors import DataError
 from diffmask.provenance import commit, hardware, versions
+from diffmask.report.fill import read_result
 from diffmask.studies.result import write_result
 
 from . import bulk_slot, explaining, fitting, growth, treebank
@@ -67,7 +69,7 @@ def _figure(row: dict[str, Any], device: str) -> str | None:
     return {"whole fit": "fit_speedup", "bulk": "bulk_over_local"}.get(part)
 
 
-def write(path: Path, devices: dict[str, dict[str, Any]], command: str) -> dict[str, Any]:
+def write(path: Path, devices: dict[str, dict[str, Any]]) -> None:
     """Write what was measured on each device into one file."""
     rows = [
         {"device": device, **row}
@@ -75,17 +77,36 @@ def write(path: Path, devices: dict[str, dict[str, Any]], command: str) -> dict[
         for part in found["parts"].values()
         for row in part
     ]
-    return write_result(path, "performance", command, [0], summarise(devices), rows, devices=devices)
+    command = "python -m benchmarks.performance"
+    write_result(path, "performance", command, [0], summarise(devices), rows, devices=devices)
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
     return json.loads(path.read_text())["devices"] if path.is_file() else {}
 
 
-def _made(path: Path) -> dict[str, Any]:
-    """Return with what a file was made."""
-    found = json.loads(path.read_text())
-    return {name: found[name] for name in ("commit", "versions")}
+def take_over(devices: dict[str, dict[str, Any]], path: Path) -> None:
+    """Add what another file has, part by part: what it has not measured stays."""
+    result = read_result(path)
+    if result["study"] != "performance":
+        raise DataError(f"{path} is of the study '{result['study']}': give what benchmarks.performance wrote")
+    for device, found in read(path).items():
+        add(devices, device, found)
+
+
+def add(devices: dict[str, dict[str, Any]], device: str, found: dict[str, dict[str, Any]]) -> None:
+    """Put parts, and what they were made with, in the place of those that were there."""
+    for kind, parts in found.items():
+        devices.setdefault(device, {}).setdefault(kind, {}).update(parts)
+
+
+def measure(device: str, part: str, repeats: int) -> dict[str, dict[str, Any]]:
+    """Measure a part, and say with what: parts may be measured again one by one."""
+    made_with = {"commit": commit(), "versions": versions(), "hardware": hardware()}
+    rows = PARTS[part](device, repeats)
+    for row in rows:
+        print(f"{row['part']:>10}  {row['model']:>8}  {row['measure']:<50} {row['ratio']:.3f}", flush=True)
+    return {"parts": {part: rows}, "made_with": {part: made_with}}
 
 
 def main() -> None:
@@ -98,19 +119,15 @@ def main() -> None:
     given = parser.parse_args()
     devices = read(given.output)
     if given.merge is not None:
-        if not given.merge.is_file():
-            parser.error(f"--merge: there is no file {given.merge}; give what --output wrote on the other machine")
-        devices |= {device: {**_made(given.merge), **found} for device, found in read(given.merge).items()}
-        write(given.output, devices, "python -m benchmarks.performance")
+        try:
+            take_over(devices, given.merge)
+        except DataError as error:
+            parser.error(f"--merge: {error}")
+        write(given.output, devices)
         return
-    mine = devices.setdefault(given.device, {"parts": {}})
-    mine |= {"hardware": hardware(), "versions": versions()}
     for name in given.parts:
-        mine["parts"][name] = PARTS[name](given.device, given.repeats)
-        mine.setdefault("commits", {})[name] = commit()  # parts may be measured again one by one
-        for row in mine["parts"][name]:
-            print(f"{row['part']:>10}  {row['model']:>8}  {row['measure']:<50} {row['ratio']:.3f}", flush=True)
-        write(given.output, devices, "python -m benchmarks.performance")
+        add(devices, given.device, measure(given.device, name, given.repeats))
+        write(given.output, devices)
 
 
 if __name__ == "__main__":
