@@ -132,7 +132,7 @@ def test_a_probe_that_changed_is_recorded_anew(fitted, on_a_gpu):
     assert recorded(fitted, 0, run_of(fitted)) is not first
 
 
-def test_a_model_keeps_few_recordings_those_used_last(fitted, on_a_gpu):
+def test_a_fit_keeps_few_recordings_those_used_last(fitted, on_a_gpu):
     first = recorded(fitted, 0, run_of(fitted))
     for number in range(1, MOST):
         recorded(fitted, number, run_of(fitted))

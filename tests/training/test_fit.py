@@ -131,6 +131,22 @@ def test_nan_during_training_stops_the_fit_and_leaves_the_checkpoint_good(tmp_pa
     assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("probe/"))
 
 
+def test_nan_is_found_long_before_the_end_where_validations_are_few():
+    model = evidence_model(BrokenLater(40))
+    with pytest.raises(ModelError, match="'output' is NaN or infinite at step 20 for"):
+        fit(model, evidence_task(), small_recipe(steps=400, guard=False, select=False))
+    assert model.model.passes <= START_UP + 2 * 40  # step 40, not step 100
+
+
+@pytest.mark.parametrize(("steps", "validations"), [(40, 5), (42, 6)])
+def test_a_probe_that_was_just_validated_is_not_validated_again(monkeypatch, steps, validations):
+    asked, once = [], trainer.validate
+    monkeypatch.setattr(trainer, "validate", lambda *given: asked.append(1) or once(*given))
+    fitted = fit(evidence_model(), evidence_task(), small_recipe(steps=steps, guard=False, select=False))
+    assert len(asked) == validations
+    assert fitted.history[-1]["step"] == steps
+
+
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     interrupted(tmp_path)
     with pytest.raises(StorageError, match="belongs to other data"):
