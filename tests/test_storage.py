@@ -148,6 +148,18 @@ def test_an_interrupted_write_leaves_the_old_file_whole_and_nothing_else(saved, 
     assert os.listdir(saved.parent) == [saved.name]
 
 
+def test_an_interrupt_at_the_moment_the_file_is_made_leaves_nothing_else(saved, monkeypatch):
+    def interrupt(path, mode):
+        open(path, mode).close()
+        raise KeyboardInterrupt
+
+    before = saved.read_bytes()
+    monkeypatch.setattr(storage, "open", interrupt, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        storage.write_file(saved, b"new")
+    assert saved.read_bytes() == before and list(saved.parent.iterdir()) == [saved]
+
+
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match=r"could not write .*nothing was left behind. Choose another place"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,17 @@ def write_file(path: str | Path, content: bytes) -> None:
             home.write_bytes(content)
             return
         home.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=home.parent, prefix=f".{home.name}.")
-        with os.fdopen(handle, "wb") as file:
+        # Named before it is made: whoever interrupts this, from then on there is something to clean up by.
+        aside = home.with_name(f".{home.name}.{secrets.token_hex(4)}")
+        with open(aside, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp's 0600 would hide results from colleagues
         os.replace(aside, home)
     except BaseException as error:
         if aside is not None:
             with contextlib.suppress(OSError):
-                os.unlink(aside)
+                aside.unlink()
         if not isinstance(error, OSError):
             raise
         kept = "the file that was there before is whole" if path.is_file() else "nothing was left behind"
@@ -47,12 +47,6 @@ def write_file(path: str | Path, content: bytes) -> None:
             f"could not write {path} ({error.strerror or error}); {kept}. "
             "Choose another place or free some space, then run again"
         ) from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def save_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:
