@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from diffmask.attention import ENCODERS
 from diffmask.attention.encoders import SelfAttention, bilstm, waves
@@ -43,10 +44,13 @@ def test_stacked_bilstm_layers_are_one_deep_lstm():
     torch.manual_seed(0)
     encoder, deep = bilstm(6, 4, 3, 0.0), nn.LSTM(6, 4, 3, batch_first=True, bidirectional=True)
     for number, layer in enumerate(encoder.layers):
-        for name, weight in layer.lstm.named_parameters():
-            getattr(deep, name.replace("l0", f"l{number}")).data.copy_(weight)
-    state = torch.randn(3, 5, 6)
-    assert torch.allclose(run(encoder, state, torch.ones(3, 5, dtype=torch.bool)), deep(state)[0], atol=1e-6)
+        for lstm, way in ((layer.ahead, ""), (layer.back, "_reverse")):
+            for name, weight in lstm.named_parameters():
+                getattr(deep, name.replace("l0", f"l{number}") + way).data.copy_(weight)
+    state, real = torch.randn(3, 5, 6), torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
+    packed = pack_padded_sequence(state, real.sum(1), batch_first=True, enforce_sorted=False)
+    expected, _ = pad_packed_sequence(deep(packed)[0], batch_first=True)
+    assert torch.allclose(run(encoder, state, real), expected, atol=1e-6)
 
 
 def test_a_transformer_layer_is_pytorchs_with_one_head():

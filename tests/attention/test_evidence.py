@@ -46,7 +46,7 @@ def test_documents_seed_their_own_draws():
 def test_the_model_is_left_as_it_was():
     model = make_model(TASK).train()
     gather_evidence(model, TASK, DOCUMENTS)
-    assert model.training and model.layers[0].lstm.training and all(w.requires_grad for w in model.parameters())
+    assert model.training and model.layers[0].ahead.training and all(w.requires_grad for w in model.parameters())
 
 
 def test_more_than_two_classes_are_refused():

@@ -34,7 +34,7 @@ def test_mlm_guesses_the_chosen_words_with_the_embeddings():
     found = mlm_loss(model, ids, BATCH.inputs["attention_mask"], hidden)
     assert len(each) > 2 and torch.isclose(found, torch.stack(each).mean())
     found.backward()
-    assert model.embedding.weight.grad is None and model.layers[0].lstm.weight_hh_l0.grad.abs().sum() > 0
+    assert model.embedding.weight.grad is None and model.layers[0].ahead.weight_hh_l0.grad.abs().sum() > 0
 
 
 def test_mlm_of_nothing_chosen_is_zero():

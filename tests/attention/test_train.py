@@ -41,6 +41,16 @@ def test_a_seed_gives_the_same_weights_and_another_seed_others(terms):
     assert not torch.equal(first["decoder.weight"], third["decoder.weight"])
 
 
+@pytest.mark.parametrize("terms", [{}, {"tying": 0.1}, {"mlm": 0.1}])
+def test_bfloat16_learns_as_well_and_leaves_float32_weights(terms):
+    model = make_model(TASK, freeze=True, width=16, hidden=8)
+    found = train(model, replace(QUICK, bf16=True, **terms))
+    exact = train(make_model(TASK, freeze=True, width=16, hidden=8), replace(QUICK, **terms))
+    assert measure_quality(*predict(model, TASK, CORPUS.test)).accuracy > 0.9
+    assert all(weight.dtype == torch.float32 for weight in model.parameters())
+    assert found.losses != exact.losses and found.losses == pytest.approx(exact.losses, rel=0.2, abs=0.05)
+
+
 def entropy_after_training(query):
     corpus = make_corpus(256)
     task = make_task(corpus)

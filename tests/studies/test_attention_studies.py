@@ -124,6 +124,13 @@ def test_every_variant_alignment_and_depth_is_a_job_of_its_own():
     assert len(set(jobs)) == len(jobs) == 5 * 4 * (2 * 5 + 1 + 2 * 4)
 
 
+def test_what_no_claim_can_do_without_has_its_turn_first():
+    jobs = staying_true.jobs_of(AttentiveSize(), 5)
+    stages = {(job.layers > 1, job.variant == "base", job.seed): job.stage for job in jobs}
+    assert stages[False, False, 1] < stages[True, True, 1] < stages[False, True, 4] < stages[True, False, 0]
+    assert stages[True, True, 2] == staying_true.NEVER
+
+
 @pytest.mark.parametrize(
     ("differences", "expected"),
     [([0.1, 0.12, 0.11], 1), ([-0.1, -0.12], -1), ([0.1, -0.1, 0.05], 0), ([0.4], 0), ([0.2, math.nan], 0)],

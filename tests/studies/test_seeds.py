@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from diffmask.errors import DataError
 from diffmask.studies import seeds
 from diffmask.studies.seeds import made_with, run_seeds
 
@@ -83,3 +84,17 @@ def test_runs_made_here_have_one_maker_with_settings_commit_versions_and_hardwar
 def test_only_the_runs_that_count_are_asked_who_made_them(tmp_path):
     makers = [foreign(tmp_path, seed, commit=str(seed)) for seed in range(3)]
     assert made_with(tmp_path, 2) == makers[:2]
+
+
+def test_no_jobs_sum_up_what_is_finished_where_a_study_can(tmp_path, run):
+    foreign(tmp_path, 1)
+    found = run_seeds(run, range(3), tmp_path, "long", 0, take_over=True, partial=True)
+    assert [seed for seed, _ in found] == [1] and not run.ran
+
+
+@pytest.mark.parametrize("finished", [(), (1,)])
+def test_no_jobs_and_runs_that_are_missed_say_so(tmp_path, run, finished):
+    for seed in finished:
+        foreign(tmp_path, seed)
+    with pytest.raises(DataError, match=f"{3 - len(finished)} of 3 runs are not finished.*--jobs 1"):
+        list(run_seeds(run, range(3), tmp_path, "long", 0, take_over=True, partial=not finished))

@@ -60,6 +60,7 @@ class AttentiveTraining:
     select: Annotated[Literal["auc", "f1", "accuracy"], "what the kept epoch is best in, on dev"] = "auc"
     earliest: Annotated[int, "first epoch that may be kept, counted from 0"] = 1
     patience: Annotated[int, "epochs without a better one after which training stops; 0: never"] = 0
+    bf16: Annotated[bool, "compute in bfloat16; the weights stay in float32"] = False
     seed: Annotated[int, "order, dropout and hidden words depend on it alone"] = 0
 
     def __post_init__(self) -> None:

@@ -34,6 +34,7 @@ def label_loss(
     logits: Float[Tensor, "batch label"], labels: Int[Tensor, " batch"], weight: Float[Tensor, " class"] | None = None
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy; `weight` counts each class more or less, with yes and no as classes 1 and 0."""
+    logits = _wide(logits)
     if logits.shape[-1] > 1:
         each = F.cross_entropy(logits, labels, reduction="none")
     else:
@@ -60,7 +61,7 @@ def mlm_loss(
     """
     check_widths("mlm", model.hidden_width, model.config.width)
     states = model.encode(model.embedding(hidden.input_ids), real.bool())[hidden.chosen]  # (chosen, width)
-    logits = states @ model.embedding.weight.T
+    logits = _wide(states @ model.embedding.weight.T)
     return F.cross_entropy(logits, ids[hidden.chosen], reduction="sum") / max(1, len(states))
 
 
@@ -73,6 +74,11 @@ def class_weights(labels: Int[Tensor, " document"], classes: int) -> Float[Tenso
     if classes == 2:
         return torch.stack([torch.ones(()), counts[0] / counts[1].clamp_min(1)])
     return counts.mean() / counts.clamp_min(1)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """Return logits in float32 where a model computes in less: a loss in bfloat16 has three digits."""
+    return logits.float() if logits.dtype == torch.bfloat16 else logits
 
 
 def check_widths(name: str, hidden: int, width: int) -> None:

@@ -121,7 +121,8 @@ class _Run:
         return mean
 
     def _run_step(self) -> Tensor:
-        loss = self._loss(next(self.batches))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
+            loss = self._loss(next(self.batches))
         self.optimizer.zero_grad()
         torch.autograd.backward(loss.total)
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)

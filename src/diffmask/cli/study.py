@@ -20,7 +20,10 @@ EXAMPLE = "Example: diffmask study digits --seeds 2 --jobs 2 --output runs/digit
 def study(
     name: Annotated[str, typer.Argument(metavar="STUDY", help="Which study; `diffmask list` names them.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, each with its own trained model.")] = 20,
-    jobs: Annotated[int, typer.Option(min=1, help="How many seeds run at the same time.")] = 1,
+    jobs: Annotated[
+        int,
+        typer.Option(min=0, help="How many seeds run at the same time; 0 runs nothing, and sums up what is finished."),
+    ] = 1,
     output: Annotated[
         Path | None, typer.Option(help="The result file [default: results/STUDY.json, small runs/STUDY.json].")
     ] = None,

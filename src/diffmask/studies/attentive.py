@@ -37,8 +37,12 @@ class AttentiveSize:
 
     datasets: tuple[str, ...] = ("sst", "20news", "imdb", "ag")
     train: int | None = None
+    fewer: tuple[tuple[str, int], ...] = ()  # training documents of single data sets, where `train` is too many
+    dev: int | None = None
     test: int | None = None
     epochs: int | None = None
+    patience: int | None = None
+    bf16: bool = False
     width: int = 300
     hidden: int | None = None
     measured: int = 1000  # test documents whose attention is explained and attacked; accuracy is of all
@@ -52,7 +56,24 @@ class AttentiveSize:
     clusters: int = 1000
 
 
-SMALL = AttentiveSize(("sst",), 60, 24, 2, 8, 4, 24, 6, 2, 60, 4, 6, 5, 200, 8)
+SMALL = AttentiveSize(
+    ("sst",),
+    train=60,
+    dev=24,
+    test=24,
+    epochs=2,
+    width=8,
+    hidden=4,
+    measured=24,
+    state_documents=6,
+    adversary_epochs=2,
+    adversary_documents=60,
+    probe_steps=4,
+    compared=6,
+    search_steps=5,
+    pairs=200,
+    clusters=8,
+)
 
 
 @dataclass(frozen=True)
@@ -80,15 +101,16 @@ def read_part(name: str, directory: Path, size: AttentiveSize) -> Corpus:
     corpus = read_corpus(name, directory)
     return replace(
         corpus,
-        train=every_nth(corpus.train, size.train),
-        dev=every_nth(corpus.dev, size.test),
+        train=every_nth(corpus.train, dict(size.fewer).get(name, size.train)),
+        dev=every_nth(corpus.dev, size.dev),
         test=every_nth(corpus.test, size.test),
     )
 
 
 def pool_vectors(directory: Path, size: AttentiveSize, path: Path) -> Path:
-    """Train the word vectors that all classifiers of a study start from."""
-    return make_pool([read_part(name, directory, size) for name in size.datasets], path, size.width)
+    """Train the word vectors that all classifiers of a study start from, also on texts they are not trained on."""
+    every = replace(size, fewer=())
+    return make_pool([read_part(name, directory, every) for name in size.datasets], path, size.width)
 
 
 @cache
@@ -113,7 +135,9 @@ def train_preset(
 ) -> tuple[AttentiveClassifier, dict[str, Any]]:
     """Train a preset on a corpus, and return it with how well it does on the test documents."""
     model_config = replace(preset.model, width=size.width, hidden=size.hidden or preset.model.hidden)
-    training = replace(preset.training, seed=seed, epochs=size.epochs or preset.training.epochs)
+    how = preset.training
+    patience = how.patience if size.patience is None else size.patience
+    training = replace(how, seed=seed, epochs=size.epochs or how.epochs, patience=patience, bf16=size.bf16)
     model = make_classifier(model_config, seed, data.vectors)
     trained = train_attentive(model, data.task, data.corpus.train, data.corpus.dev, training, device=device())
     quality = measure_quality(*predict(model, data.task, data.corpus.test))

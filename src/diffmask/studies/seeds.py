@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..errors import DataError
 from ..provenance import commit, hardware, versions
 from ..storage import write_file
 
@@ -18,11 +19,18 @@ SeedRun = Callable[[int], dict[str, Any]]
 
 
 def run_seeds(
-    run: SeedRun, seeds: Sequence[int], directory: Path, settings: str, jobs: int, take_over: bool = False
+    run: SeedRun,
+    seeds: Sequence[int],
+    directory: Path,
+    settings: str,
+    jobs: int,
+    take_over: bool = False,
+    partial: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each seed's result as it is ready; one that this code made with these settings is not run again.
 
-    To `take_over` is to use what is there whatever made it, e.g. on another machine: `made_with` says what did.
+    To `take_over` is to use what is there whatever made it, e.g. on another machine: `made_with` says what did. With 0
+    `jobs` nothing more is run, for a study that can sum up a `partial` set of its runs.
     """
     now = {"settings": settings, "commit": commit(), "versions": versions(), "hardware": hardware()}
     todo = []
@@ -32,6 +40,10 @@ def run_seeds(
             yield seed, saved
         else:
             todo.append(seed)
+    if todo and not jobs and not (partial and len(todo) < len(seeds)):
+        raise DataError(
+            f"{len(todo)} of {len(seeds)} runs are not finished, and --jobs 0 runs nothing: finish them with --jobs 1"
+        )
     yield from _run(_Seed(run, directory, now), todo, jobs)
 
 
@@ -72,8 +84,8 @@ def _load(path: Path, made_with: dict[str, Any] | None) -> dict[str, Any] | None
 
 
 def _run(run: SeedRun, seeds: Sequence[int], jobs: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    if jobs == 1:
-        for seed in seeds:
+    if jobs < 2:
+        for seed in seeds if jobs else ():
             yield seed, run(seed)
         return
     context, others = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())

@@ -73,7 +73,7 @@ def summarise(jobs: Sequence[Job], seeds: Sequence[int], datasets: Sequence[str]
         "claims": {name: found["verdict"] for name, found in judged.items()},
         "claim_figures": judged,
         "seeds": list(seeds),
-        "datasets": {name: next(job["data"] for job in jobs if job["dataset"] == name) for name in datasets},
+        "datasets": {job["dataset"]: job["data"] for job in jobs},
         "faithfulness": faithfulness([job["faithfulness"] for job in jobs if "faithfulness" in job]),
     }
 
