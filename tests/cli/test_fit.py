@@ -1,13 +1,17 @@
 """`diffmask fit` from the outside: from a table to a run that explains, repeats, resumes and complains well."""
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from diffmask.cli import common
 from diffmask.cli import fit as fit_command
@@ -212,3 +216,19 @@ def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(run, mode
     assert not (broken / "diffmask.json").exists() and "Traceback" not in complaint
     assert run("fit", model, *options, "--output", broken)[0] == 0 and 30 < next(steps) < 48  # it did not begin anew
     assert (whole / "probe.safetensors").read_bytes() == (broken / "probe.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_of_several_processes_one_speaks_and_writes_what_one_alone_would(model, table, quick, tmp_path):
+    env = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    probes = []
+    for count in (1, 2):
+        place = tmp_path / str(count)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count)]
+        command = [*launch, "-m", "diffmask", "fit", model, "--data", table, *quick, "--output", place, "--json"]
+        done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, env=env)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert json.loads(done.stdout)["run"] == str(place)  # one object, not two
+        probes.append(load_file(place / "probe.safetensors"))
+    for name, tensor in probes[0].items():
+        torch.testing.assert_close(tensor, probes[1][name], rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Two processes with half of each batch find the probe that one finds with all of it."""
+"""Two processes with half of each batch, or half of the model too, find the probe that one finds with all of it."""
 
 import os
 import subprocess
@@ -19,13 +19,37 @@ from toys import Evidence, evidence_model, evidence_task, small_recipe
 # A batch of 7 falls into parts of 4 and 3, and examples have different numbers of units.
 SCRIPT = """
 import sys, torch
+from accelerate import Accelerator
 sys.path.insert(0, sys.argv[1])
-from toys import evidence_model, evidence_task, small_recipe
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from toys import Evidence, evidence_model, evidence_task, small_recipe
+from diffmask.explaining.explain import explain
 from diffmask.training.fit import fit
 torch.set_num_threads(1)
+def fit_sharded():
+    accelerator, model = Accelerator(), Evidence()
+    mesh = init_device_mesh("cpu", (accelerator.num_processes,))
+    for part in (*model.blocks, model):
+        fully_shard(part, mesh=mesh)
+    config = small_recipe(kind="input", cache="memory", steps=24, batch_size=34, validate_every=6)  # 100 examples in 3
+    adapter = evidence_model(model)
+    assert adapter.sharded and adapter.spread
+    sharded = fit(adapter, evidence_task(), config)
+    assert sharded.fingerprint == evidence_model().fingerprint == adapter.fingerprint
+    plain = fit(evidence_model(), evidence_task(), config)
+    for one, other in zip(plain.probe.parameters(), sharded.probe.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    for one, other in zip(explain(plain, range(4)), explain(sharded, range(4)), strict=True):
+        torch.testing.assert_close(one.scores, other.scores, rtol=1e-4, atol=1e-5)
+
+
 for name, more in {"input": dict(kind="input", cache="memory"), "hidden": dict(gate="reinforce")}.items():
     config = small_recipe(**more, steps=24, batch_size=7, validate_every=6, depths_per_step=2)
     fitted = fit(evidence_model(), evidence_task(), config, directory=f"{sys.argv[2]}/{name}", progress=True)
+if Accelerator().num_processes > 1:
+    fit_sharded()
+print("processes", Accelerator().num_processes)
 """
 
 
@@ -33,12 +57,13 @@ def run(count: int, place: Path) -> str:
     """Run the fits on so many processes, and return what was drawn on the screen."""
     script = place / "script.py"
     script.write_text(SCRIPT)
-    launch = ["-m", "accelerate.commands.launch", "--cpu", "--num_processes", str(count), "--num_machines", "1"]
-    launch += ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
+    # Not `accelerate launch --cpu`, which starts one process, however many are asked for.
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(count)]
     command = [sys.executable, *launch, str(script), str(Path(__file__).parents[1]), str(place)]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines() == [f"processes {count}"] * count
     return done.stderr
 
 
@@ -66,6 +91,13 @@ def alone(count=1, rank=0):
     processes = Processes(Accelerator(cpu=True))
     processes.count, processes.rank = count, rank
     return processes
+
+
+def test_a_process_that_wrongly_believes_to_be_alone_is_told(monkeypatch):
+    accelerator = Accelerator(cpu=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SettingError, match=r"one of 2 processes.*set ACCELERATE_USE_CPU=true"):
+        Processes(accelerator)
 
 
 def test_parts_are_as_equal_as_can_be_and_miss_nobody():

@@ -88,7 +88,8 @@ def fit(
         check_place(output, directory=True)
         settings, place = _settings(options, config)
         fitted = _fit(settings, place, output)
-    _show(fitted, output, as_json)
+    if _speaks():
+        _show(fitted, output, as_json)
     if require_margin and not fitted.feasible:
         complain.print("diffmask: a depth breaks the margin; train longer, with --steps", style="red", highlight=False)
         raise typer.Exit(BROKEN)
@@ -115,11 +116,20 @@ def _fit(settings: RunConfig, place: Place, output: Path) -> Fit:
         from .run_config import write_config
 
         model, task = prepare(settings, place)
-    write_config(settings, output)
+    if _speaks():
+        write_config(settings, output)
     with stoppable(_how_to_go_on(output)):
         fitted = run(model, task, settings.fit, directory=output, progress=complain.is_terminal)
-    fitted.save_pretrained(output, settings.model, settings.revision or None)
+    if _speaks():
+        fitted.save_pretrained(output, settings.model, settings.revision or None)
     return fitted
+
+
+def _speaks() -> bool:
+    """Say whether this process writes and prints; of those that `accelerate launch` started, the first alone does."""
+    from ..training.processes import is_first
+
+    return is_first()
 
 
 def _how_to_go_on(output: Path) -> str:

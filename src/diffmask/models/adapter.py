@@ -128,10 +128,15 @@ class Adapter:
         return self._compiled[key]
 
     @property
+    def sharded(self) -> bool:
+        """Whether processes hold parts of the weights, as FSDP lays them out, and all take part in every pass."""
+        return any(hasattr(parameter, "full_tensor") for parameter in self.model.parameters())
+
+    @property
     def spread(self) -> bool:
         """Whether the model is laid out over several devices, and has to stay where it is."""
         homes = {parameter.device for parameter in self.model.parameters()}
-        return len(homes) > 1 or hasattr(self.model, "hf_device_map")
+        return len(homes) > 1 or hasattr(self.model, "hf_device_map") or self.sharded
 
     @contextmanager
     def on(self, device: torch.device) -> Iterator[None]:

@@ -12,12 +12,24 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by
 
 def fingerprint_of(model: nn.Module) -> str:
     """Hash the class and the weights."""
-    digest = hashlib.sha256(type(model).__name__.encode())
+    digest = hashlib.sha256(_class_name(model).encode())
     for name, tensor in sorted(model.state_dict().items()):
         if isinstance(tensor, Tensor):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(_checksums(tensor))
+            digest.update(_checksums(_whole(tensor)))
     return digest.hexdigest()[:16]
+
+
+def _class_name(model: nn.Module) -> str:
+    """Return the name of a model's own class: to shard a model is to give it a subclass."""
+    names = [kind.__name__ for kind in type(model).__mro__]
+    return names[2] if names[1] == "FSDPModule" else names[0]
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """Bring together what FSDP has shared out among processes, a tensor at a time."""
+    gather = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
 
 
 def _checksums(tensor: Tensor) -> bytes:

@@ -6,6 +6,7 @@ process draws the noise of the whole batch and uses its own rows of it. Probe, Î
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,12 +22,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def is_first() -> bool:
+    """Say whether this process is alone or the first of several: the one that speaks, and writes what all have."""
+    from accelerate import Accelerator
+
+    return bool(Accelerator(mixed_precision="no").is_main_process)  # as a fit makes it: the first made counts for all
+
+
 class Processes:
     """The processes of a fit, of which this is number `rank`; most fits have one."""
 
     def __init__(self, accelerator: Accelerator) -> None:
         self.accelerator = accelerator
         self.count, self.rank = accelerator.num_processes, accelerator.process_index
+        started = int(os.environ.get("WORLD_SIZE", "1"))
+        if started > 1 and self.count == 1:  # each would fit alone, and all write the same files
+            raise SettingError(
+                f"this is one of {started} processes, but without a GPU each believes to be alone: set "
+                "ACCELERATE_USE_CPU=true, or start one"
+            )
 
     @property
     def main(self) -> bool:

@@ -55,9 +55,13 @@ def validate(
     batches: Iterator[Batch],
     processes: Processes | None = None,
 ) -> list[DepthScore]:
-    """Measure the thresholded mask of every depth, with one original pass per batch; processes share the batches."""
+    """Measure the thresholded mask of every depth, with one original pass per batch; processes share the batches.
+
+    Not those of a sharded model: all take part in each of its passes, and one that had fewer would let the others wait.
+    """
     depths = range(probe.depth_count)
     parts: list[Float[Tensor, "score depth batch"]] = []
+    processes = None if model.sharded else processes
     for batch in batches if processes is None else processes.mine(batches):
         seen = look(model, task, batch)
         check_finite(seen.original)
