@@ -6,7 +6,8 @@ import pytest
 
 from diffmask.errors import DataError
 from diffmask.studies import seeds
-from diffmask.studies.seeds import made_with, run_seeds
+from diffmask.studies.result import write_result
+from diffmask.studies.seeds import lay_out, made_with, run_seeds, with_makers
 
 
 class Run:
@@ -98,3 +99,23 @@ def test_no_jobs_and_runs_that_are_missed_say_so(tmp_path, run, finished):
         foreign(tmp_path, seed)
     with pytest.raises(DataError, match=f"{3 - len(finished)} of 3 runs are not finished.*--jobs 1"):
         list(run_seeds(run, range(3), tmp_path, "long", 0, take_over=True, partial=not finished))
+
+
+def test_a_study_goes_on_from_its_result_file_where_the_runs_are_lost(tmp_path, run):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    makers = {0: foreign(first, 0), 2: foreign(first, 2, commit="def"), 3: foreign(first, 3)}
+    done = dict(run_seeds(run, range(4), first, "long", 0, take_over=True, partial=True))
+    path = tmp_path / "result.json"
+    write_result(path, "some", "command", range(4), {}, [], **with_makers(first, done))
+    lay_out(second, path)
+    assert dict(run_seeds(run, range(4), second, "long", 0, take_over=True, partial=True)) == done
+    assert [made_with(second, [number]) for number in makers] == [[maker] for maker in makers.values()]
+    (second / "seed-000.json").write_text("newer")
+    lay_out(second, path)
+    assert (second / "seed-000.json").read_text() == "newer"
+
+
+def test_without_a_result_file_nothing_is_laid_out(tmp_path):
+    lay_out(tmp_path, tmp_path / "none.json")
+    assert not list(tmp_path.iterdir())

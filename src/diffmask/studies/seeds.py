@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,26 @@ def made_with(directory: Path, seeds: int | Sequence[int]) -> list[dict[str, Any
         saved.pop("result")
         found += [saved] if saved not in found else []
     return found
+
+
+def with_makers(directory: Path, done: Mapping[int, Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return finished runs, each with its number and with who made it, as `lay_out` reads them again."""
+    makers, jobs = made_with(directory, sorted(done)), list[dict[str, Any]]()
+    for number in sorted(done):
+        (maker,) = made_with(directory, [number])
+        jobs.append({**done[number], "number": number, "made_by": makers.index(maker)})
+    return {"jobs": jobs, "made_with": makers}
+
+
+def lay_out(directory: Path, path: Path) -> None:
+    """Write the finished runs of a result file into a directory that has not got them: a study can go on from there."""
+    if not path.is_file():
+        return
+    result = json.loads(path.read_text())
+    for job in result["jobs"]:
+        number, maker = job.pop("number"), job.pop("made_by")
+        if not _file(directory, number).is_file():
+            write_file(_file(directory, number), json.dumps({**result["made_with"][maker], "result": job}).encode())
 
 
 class _Seed:
