@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -79,6 +80,25 @@ def test_staying_true_runs_small(here):
     base = [row for row in result["rows"] if row["table"] == "1" and row["figure"] == "F1"]
     assert {(row["variant"], row["alignment"]) for row in base} >= {("tying", "dot"), ("default query", "dot")}
     assert [row["published"] for row in base if (row["variant"], row["alignment"]) == ("mlm", "additive")] == [0.828]
+
+
+def test_a_study_cut_short_says_what_is_finished_and_goes_on(here, monkeypatch):
+    whole = run(staying_true, here)
+    for number in (1, 3):
+        (here / f"runs/staying-true-small/seed-{number:03d}.json").unlink()
+    setup = Setup(1, here / "part.json", jobs=0, small=True, command="x", data=here, take_over=True)
+    *_, part = staying_true.run(setup)
+    assert len(part["jobs"]) == part["wanted"] - 2 == len(whole["jobs"]) - 2
+    assert f"(sst 1; a figure without ± is of one). {len(part['jobs'])} of {part['wanted']}" in TABLES.get(
+        "staying-true"
+    )(part)
+    shutil.rmtree(here / "runs")  # another machine has the result file alone
+    done = [job["number"] for job in part["jobs"]]
+    real = staying_true.run_job
+    monkeypatch.setattr(staying_true, "run_job", lambda *given: fail() if given[-1] in done else real(*given))
+    *_, again = staying_true.run(replace(setup, jobs=1))
+    assert [job["number"] for job in again["jobs"]] == [job["number"] for job in whole["jobs"]]
+    assert "are trained" not in TABLES.get("staying-true")(again)
 
 
 def test_attention_is_judged_beside_a_probe_that_keeps_as_many_words(here):

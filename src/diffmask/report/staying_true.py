@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .attention_tables import cells_table, claims_table, data_table, faithfulness_table
@@ -30,11 +30,28 @@ KEYS = ("alignment", "layers", "variant")
 def table(result: Mapping[str, Any]) -> str:
     """Return the claims, the paper's tables with the published figures in brackets, and DiffMask beside attention."""
     summary, rows = result["summary"], result["rows"]
-    parts = [f"Over {len(result['seeds'])} seeds, ± their standard deviation:", claims_table(summary, CLAIMS)]
+    parts = [_about(result), claims_table(summary, CLAIMS)]
     for number, title in TITLES.items():
         parts += [f"Table {number}. {title}:", cells_table(rows, number, KEYS)]
     parts += ["DiffMask beside attention, on the same classifiers:", faithfulness_table(summary["faithfulness"])]
     return "\n\n".join([*parts, data_table(summary["datasets"]), f"{result['vectors']}."])
+
+
+def _about(result: Mapping[str, Any]) -> str:
+    """Say over how many seeds the figures are, and what is not finished."""
+    said, jobs = f"Over {len(result['seeds'])} seeds, ± their standard deviation", result["jobs"]
+    if len(jobs) == result["wanted"]:
+        return f"{said}:"
+    seeds = {name: len({job["seed"] for job in jobs if job["dataset"] == name}) for name in _names(jobs)}
+    counts = ", ".join(f"{name} {count}" for name, count in seeds.items())
+    return (
+        f"{said}, or as many as are finished ({counts}; a figure without ± is of one). {len(jobs)} of "
+        f"{result['wanted']} classifiers are trained:"
+    )
+
+
+def _names(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(job["dataset"] for job in jobs))
 
 
 def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
@@ -44,7 +61,7 @@ def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
 
 def _adversaries(result: Mapping[str, Any]) -> Figure:
     jobs = [job for job in result["jobs"] if job.get("adversaries")]
-    datasets = list(dict.fromkeys(job["dataset"] for job in jobs))
+    datasets = _names(jobs)
     figure, axes = new_figure(len(datasets), width=3.0, height=2.8)
     for axis, dataset in zip(axes, datasets, strict=True):
         for number, variant in enumerate(("base", "mlm")):

@@ -113,9 +113,10 @@ def run(setup: Setup) -> News:
         yield f"{about}: F1 {found['f1']:.3f}"
     finished = [done[number] for number in sorted(done)]
     more = {**with_makers(work, done), "wanted": len(wanted), "vectors": VECTORS}
-    summary = summarise(finished, range(setup.seeds), size.datasets)
+    seeds = sorted({job["seed"] for job in finished})
+    summary = summarise(finished, seeds, size.datasets)
     rows = table_cells(finished)
-    yield write_result(setup.output, "staying-true", setup.command, range(setup.seeds), summary, rows, **more)
+    yield write_result(setup.output, "staying-true", setup.command, seeds, summary, rows, **more)
 
 
 def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, pool: Path, number: int) -> dict[str, Any]:
