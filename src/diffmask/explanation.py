@@ -50,7 +50,13 @@ class Verification:
     @property
     def same_prediction(self) -> bool | None:
         """Whether every decision stayed the same; None for a model that predicts values and decides nothing."""
-        return self.original == self.masked if self.original else None
+        decided = [name for name, answer in self.original.items() if not is_value(answer)]
+        return all(self.original[name] == self.masked[name] for name in decided) if decided else None
+
+
+def is_value(answer: Any) -> bool:
+    """Say whether an answer is a number, or several, which never stays the same to the bit."""
+    return all(map(is_value, answer)) if isinstance(answer, list) and answer else isinstance(answer, float)
 
 
 @dataclass(frozen=True, eq=False)

@@ -203,6 +203,11 @@ def decisions(prediction: Prediction) -> dict[str, Tensor]:
     return {name: head.decision() for name, head in prediction.items() if not isinstance(head, Value)}
 
 
+def answers(prediction: Prediction) -> dict[str, Tensor]:
+    """Return what the model answers, head by head: its decisions, and values as they are."""
+    return {name: counted(head) if isinstance(head, Value) else head.decision() for name, head in prediction.items()}
+
+
 def check_finite(prediction: Prediction, when: str = "") -> None:
     """Refuse a prediction with NaN or +inf in it: every divergence from it would be meaningless."""
     for name, head in prediction.items():

@@ -153,6 +153,12 @@ def test_a_missing_or_empty_file_is_one_sentence_and_code_1(run, tmp_path):
     assert code == 1 and "has no rows: write at least one text into it" in complaint
 
 
+def test_a_file_named_as_a_text_is_not_explained_by_its_name(run, tmp_path):
+    (tmp_path / "texts.txt").write_text(TEXT)
+    code, said, complaint = run(tmp_path / "texts.txt")
+    assert code == 2 and not said and "is a file" in complaint and "--input" in complaint
+
+
 def test_an_output_that_cannot_be_written_is_code_1(run, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, complaint = run(TEXT, "--output", tmp_path / "file" / "x.jsonl")

@@ -83,7 +83,7 @@ def test_a_step_can_be_asked_about_where_there_is_one():
 
 def test_a_value_has_no_target():
     with pytest.raises(SettingError, match="predicts a value and no label"):
-        checked(1)
+        checked(1, value=0.5)
 
 
 def test_targets_are_read_as_they_are_typed():

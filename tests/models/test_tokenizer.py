@@ -5,11 +5,23 @@ import logging
 import pytest
 import torch
 from torch import nn
-from transformers import AlbertConfig, AlbertForSequenceClassification, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
+    BartConfig,
+    BartForSequenceClassification,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5EncoderModel,
+    T5ForConditionalGeneration,
+)
 
 from diffmask.errors import ModelError, SiteError
+from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt, any_text
 from diffmask.tasks.text import TextClassification
+from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from tiny_text import PIECES, SIZES, TEXTS, Counting, make_model, make_tokenizer
 
@@ -78,8 +90,44 @@ def test_an_encoder_with_a_decoder_is_given_something_to_decode():
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "decoder_start_token_id": 0}
     t5 = T5ForConditionalGeneration(T5Config(vocab_size=len(PIECES), pad_token_id=0, **sizes))
     tokenizer = make_tokenizer(causal=True)
-    assert any_text(t5, tokenizer).inputs["decoder_input_ids"].shape == (1, 1)
+    assert "decoder_input_ids" in any_text(t5, tokenizer).inputs
     assert [site.name.split(".")[0] for site in adapt(t5, tokenizer).sites] == ["encoder"] * 4
+
+
+def test_a_classifier_that_looks_for_the_end_of_its_text_in_the_decoder_is_adapted():
+    torch.manual_seed(0)
+    tokenizer = make_tokenizer()
+    sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2}
+    more = {"decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
+    bart = BartConfig(vocab_size=len(PIECES), eos_token_id=tokenizer.sep_token_id, pad_token_id=0, **sizes, **more)
+    assert len(adapt(BartForSequenceClassification(bart), tokenizer).sites) == 4
+
+
+def test_of_embeddings_with_the_same_weights_the_one_that_is_called_is_the_input():
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+    encoder = T5EncoderModel(T5Config(vocab_size=len(PIECES), pad_token_id=0, **sizes))
+    assert adapt(encoder, make_tokenizer(causal=True)).sites.names[0] == "encoder.embed_tokens"
+
+
+@pytest.mark.parametrize(("name", "positions"), [("bert", 24), ("gpt2", 24), ("llama", None)])
+def test_a_model_says_how_many_positions_it_has_learned(name, positions):
+    assert adapt(make_model(name)).positions == positions
+
+
+def test_positions_before_the_first_real_one_do_not_count():
+    roberta = RobertaModel(RobertaConfig(**{**SIZES, "pad_token_id": 1}))
+    assert adapt(roberta).positions == 22
+
+
+def test_a_text_longer_than_the_model_is_cut_though_the_tokenizer_knows_no_limit(caplog):
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = int(1e30)
+    model, task = adapt(make_model("bert"), tokenizer), TextClassification(tokenizer, TEXTS, TEXTS)
+    fitted = fit(model, task, recipe("text", steps=2, ablation_steps=1, batch_size=4))
+    with caplog.at_level(logging.WARNING):
+        (found,) = explain(fitted, ["a " * 40])
+    assert "has 42 tokens and the model takes 24" in caplog.text and len(found.units) == 24
 
 
 def test_the_model_runs_once_on_the_tokenizers_text_or_on_the_example_if_there_is_one():

@@ -7,7 +7,7 @@ import pytest
 from diffmask.errors import DataError
 from diffmask.studies import seeds
 from diffmask.studies.result import write_result
-from diffmask.studies.seeds import lay_out, made_with, run_seeds, with_makers
+from diffmask.studies.seeds import keep_fuller, lay_out, made_with, run_seeds, with_makers
 
 
 class Run:
@@ -114,6 +114,15 @@ def test_a_study_goes_on_from_its_result_file_where_the_runs_are_lost(tmp_path, 
     (second / "seed-000.json").write_text("newer")
     lay_out(second, path)
     assert (second / "seed-000.json").read_text() == "newer"
+
+
+def test_a_fuller_result_is_not_replaced(tmp_path):
+    path = tmp_path / "result.json"
+    keep_fuller(path, 0)
+    path.write_text(json.dumps({"jobs": [{}, {}]}))
+    keep_fuller(path, 2)
+    with pytest.raises(DataError, match=r"has 2 finished runs, and 1 would take their place.*--take-over"):
+        keep_fuller(path, 1)
 
 
 def test_without_a_result_file_nothing_is_laid_out(tmp_path):

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..tasks.task import Task
 
 
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt")
+
+
 @dataclass(frozen=True)
 class Inputs:
     """Arguments, and a source with the columns to read of it."""
@@ -28,6 +31,10 @@ class Inputs:
         """Refuse what cannot be explained by any model, before one is loaded."""
         if not self.texts and self.source is None:
             raise typer.BadParameter("give a text, or a file of them with --input", param_hint="TEXT")
+        if file := next((text for text in self.texts if Path(text).suffix in TABLES and Path(text).is_file()), None):
+            raise typer.BadParameter(
+                f"{file} is a file: to explain what is in it, use --input {file}", param_hint="TEXT"
+            )
         if not all(text.strip() for text in self.texts):
             raise typer.BadParameter("a text is empty: there is nothing to explain in it", param_hint="TEXT")
         if self.source is not None and not self.source.exists() and self.source.suffix:

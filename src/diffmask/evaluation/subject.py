@@ -14,7 +14,7 @@ from ..attribution.probe import ProbeScores
 from ..errors import DataError, SettingError
 from ..explaining.explain import check_depth
 from ..models.adapter import Adapter
-from ..tasks.task import Task
+from ..tasks.task import Task, check_examples
 from ..training.fit import Fit
 from ..types import Batch
 from .metric import Case
@@ -70,6 +70,7 @@ def about_probe(
     if baseline is None and (found := fitted.probe.baseline(chosen)) is not None:
         baseline = found.detach()
     task, examples = (data, data.validation) if isinstance(data, Task) else (fitted.task, data)
+    check_examples(examples)
     site, probe = fitted.probe.site_index(chosen), ProbeScores(fitted.probe, chosen)
     return Subject(fitted.model, task, examples, site, baseline, probe=probe, **more)
 
@@ -82,6 +83,8 @@ def about_model(
         raise SettingError(
             f"a model alone does not say how examples become a batch: pass a task as data, got {type(data).__name__}"
         )
+    if (positions := model.positions) is not None:
+        data.limit(positions)
     return Subject(model, data, data.validation, _site(model, depth), baseline, **more)
 
 

@@ -17,7 +17,7 @@ from ..objective.constraint import Constraint
 from ..settings import change
 from ..training.fit import Fit
 from ..training.step import Look, look
-from .chunks import broken_rows, chunks
+from .chunks import broken_rows, check_fit, chunks
 from .explain import check_depth, describe, info, send, sum_up
 from .verify import Measured, measure
 
@@ -38,6 +38,7 @@ def certify(
     of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant for
     the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
     """
+    check_fit(fitted)
     depth = check_depth(fitted.probe, depth)
     fitted, fewer = fitted if margin is None else with_margin(fitted, margin), margin is not None
     constraint = constraint_of(fitted, decision)

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from ..errors import DataError
-from ..tasks.task import Task
+from ..errors import DataError, SettingError
+from ..tasks.task import Task, check_examples
 from ..training.fit import Fit
 from ..types import Batch, Prediction, broken, raise_if_broken
 
@@ -30,6 +30,15 @@ class Chunk:
             raise_if_broken(name, rows, f" in the batch of examples {_few(self.rows)}")
 
 
+def check_fit(fitted: Any) -> None:
+    """Refuse a model where a fitted probe is asked for."""
+    if not isinstance(fitted, Fit):
+        raise SettingError(
+            f"explaining takes what diffmask.fit or from_pretrained returned, got {type(fitted).__name__}: fit a probe "
+            "to the model first"
+        )
+
+
 def broken_rows(prediction: Prediction) -> dict[str, Tensor]:
     """Say for each output of which examples it is NaN or infinite, without waiting for the device."""
     return {name: broken(head) for name, head in prediction.items()}
@@ -37,8 +46,9 @@ def broken_rows(prediction: Prediction) -> dict[str, Tensor]:
 
 def chunks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Chunk, Batch]]:
     """Go through all examples, batch by batch on the model's device, in the order that costs least padding."""
-    if not isinstance(examples, Sequence):
-        raise DataError(f"examples must be a list, got {type(examples).__name__}: to explain one, pass [example]")
+    check_examples(examples)
+    if batch_size < 1:
+        raise SettingError(f"batch_size must be at least 1, got {batch_size}")
     if len(examples) == 0:
         raise DataError("there is nothing to explain: no examples were given")
     order, device = by_length(fitted.task, examples, batch_size), fitted.model.device

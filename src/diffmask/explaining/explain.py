@@ -20,8 +20,8 @@ from ..registry import unknown
 from ..tasks.task import Task
 from ..training.fit import Fit
 from ..training.step import Look, look
-from ..types import Batch, decisions
-from .chunks import Chunk, arrival, broken_rows, chunks, fetch, fetch_each
+from ..types import Batch, answers
+from .chunks import Chunk, arrival, broken_rows, check_fit, chunks, fetch, fetch_each
 from .recorded import recorded
 from .verify import Measured, check_masked, run_kept, verifications
 
@@ -43,6 +43,7 @@ def explain(
     model together. To `compile` the model's blocks takes a while the first time and pays for many examples; to `record`
     what is computed, on a GPU, pays as soon as a shape of batch comes again.
     """
+    check_fit(fitted)
     depth, about = check_depth(fitted.probe, depth), info(fitted)
     found: dict[int, Explanation] = {}
     before: Answer | None = None
@@ -62,7 +63,7 @@ def explain(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the pass over the kept units gave: divergences, decisions before and after, and what is broken."""
+    """What the pass over the kept units gave: divergences, answers before and after, and what is broken."""
 
     distances: Float[Tensor, " batch"]
     original: dict[str, Tensor]
@@ -103,8 +104,8 @@ def sum_up(
     """Take what has to be known of a batch from what was computed."""
     verdict = None
     if measured is not None:
-        answers = decisions(seen.original), decisions(measured.masked), broken_rows(measured.masked)
-        verdict = Verdict(measured.divergence, *answers)
+        said = answers(seen.original), answers(measured.masked), broken_rows(measured.masked)
+        verdict = Verdict(measured.divergence, *said)
     return Said(scores, chosen, broken_rows(seen.original), verdict)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
 from ..explanation import Explanation
 from ..training.fit import Fit
 from .certify import certify
@@ -46,8 +45,6 @@ class Explainer:
         self, examples: Sequence[Any], target: Target | Sequence[Target] = PREDICTED, *, verify: bool = True
     ) -> list[Explanation]:
         """Explain each example; one target counts for all of them."""
-        if isinstance(examples, str):  # which is a sequence, of letters
-            raise DataError("examples must be a list, got one text: to explain one, pass [text]")
         if self.certified:
             found = certify(self.fitted, examples, depth=self.depth, batch_size=self.batch_size)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import SettingError
-from ..explanation import Explanation
+from ..explanation import Explanation, is_value
 from ..registry import unknown
 from ..tasks.task import Task
 
@@ -40,15 +40,16 @@ def _check(number: int, asked: Target, predicted: Mapping[str, Any], labels: Seq
     if isinstance(asked, tuple):
         _check_span(number, asked, predicted)
         return
-    (head, decided), *others = predicted.items() if predicted else [("a value", None)]
+    known: Mapping[str, Any] = predicted or {"value": 0.0}  # earlier versions did not write values down
+    (head, decided), *others = known.items()
     if others:
         raise SettingError(
             f"the model predicts {' and '.join(predicted)}: name a span, (start, end), or leave target at '{PREDICTED}'"
         )
+    if is_value(decided):
+        raise SettingError(f"the model predicts a value and no label: leave target at '{PREDICTED}'")
     if isinstance(decided, list):
         _check_step(asked, head, decided)
-    elif decided is None:
-        raise SettingError(f"the model predicts a value and no label: leave target at '{PREDICTED}'")
     elif (index := label_index(asked, labels)) != decided:
         raise SettingError(_other(number, _named(index, labels), _named(decided, labels)))
 

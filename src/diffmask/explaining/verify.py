@@ -50,7 +50,8 @@ def verifications(
 ) -> list[Verification]:
     """Write the measurement of every example down in plain data, from its divergence and its decisions."""
     objective = fitted.config.objective
-    name = objective.divergence if original else "squared-error"
+    decides = any(not answer.is_floating_point() for answer in original.values())
+    name = objective.divergence if decides else "squared-error"
     before, after = _by_row(original, len(distances)), _by_row(masked, len(distances))
     return [
         Verification(distance, objective.margin, name, first, second)

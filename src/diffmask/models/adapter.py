@@ -15,7 +15,7 @@ from ..types import Batch
 from .fingerprint import fingerprint_of
 from .running import differentiable_recurrence, no_fast_path, recomputed
 from .sites import Site, Sites, wrapped
-from .structure import blocks_beside, input_part
+from .structure import blocks_beside, input_part, position_count
 from .vision import PIXELS, projection_of
 
 
@@ -59,6 +59,11 @@ class Adapter:
         """The height and width of the patches an image is cut into, if the model reads images."""
         conv = projection_of(self.model)
         return None if conv is None else (conv.stride[0], conv.stride[1])
+
+    @property
+    def positions(self) -> int | None:
+        """How many positions the model can tell apart, if it has learned each of them."""
+        return position_count(self.model)
 
     @property
     def causal(self) -> bool:

@@ -101,7 +101,26 @@ def _input_embedding(part: nn.Module) -> Named | None:
     except (AttributeError, NotImplementedError):
         declared = None
     embeddings = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.Embedding)]
-    return next((pair for pair in embeddings if pair[1] is declared), next(iter(embeddings), None))
+    # Of several with the same weights the last is called: the others stand for what is tied.
+    tied = [pair for pair in embeddings if declared is not None and pair[1].weight is declared.weight]
+    return tied[-1] if tied else next(iter(embeddings), None)
+
+
+def position_count(model: nn.Module) -> int | None:
+    """Return how many positions a model has a learned embedding for; None where positions are not learned.
+
+    Some begin to count after the padding, and some have two rows more than they say.
+    """
+    config = getattr(model, "config", None)
+    said = getattr(config, "max_position_embeddings", None)
+    if not isinstance(said, int):
+        return None
+    for module in model.modules():
+        rows = module.num_embeddings if isinstance(module, nn.Embedding) else 0
+        if rows in (said, said + 2) and rows != getattr(config, "vocab_size", None):
+            unused = 0 if rows > said or module.padding_idx is None else module.padding_idx + 1  # type: ignore[operator]
+            return said - int(unused)
+    return None
 
 
 def _blocks(part: nn.Module) -> list[Named]:

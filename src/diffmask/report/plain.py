@@ -91,7 +91,14 @@ def answer(decided: Mapping[str, Any], labels: Sequence[str] | None) -> str:
         index = next(iter(decided.values()))
         if isinstance(index, int) and 0 <= index < len(labels):
             return printable(labels[index])
-    return ", ".join(f"{printable(name)} {value}" for name, value in decided.items()) or "a value"
+    return ", ".join(f"{printable(name)} {_short(value)}" for name, value in decided.items()) or "a value"
+
+
+def _short(value: Any) -> Any:
+    """Write numbers with four figures."""
+    if isinstance(value, list):
+        return _short(value[0]) if len(value) == 1 else [_short(item) for item in value]
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def record(explanation: Explanation, text: str) -> dict[str, Any]:

@@ -77,6 +77,16 @@ def lay_out(directory: Path, path: Path) -> None:
             write_file(_file(directory, number), json.dumps({**result["made_with"][maker], "result": job}).encode())
 
 
+def keep_fuller(path: Path, finished: int) -> None:
+    """Refuse to put the result of fewer runs in the place of one of more."""
+    there = len(json.loads(path.read_text())["jobs"]) if path.is_file() else 0
+    if finished < there:
+        raise DataError(
+            f"{path} has {there} finished runs, and {finished} would take their place: use those too with --take-over, "
+            "or choose another --output"
+        )
+
+
 class _Seed:
     """Runs one seed and writes its file at once, so that another seed's failure does not lose it."""
 

@@ -31,7 +31,7 @@ from .attentive import (
     train_preset,
 )
 from .result import write_result
-from .seeds import lay_out, run_seeds, with_makers
+from .seeds import keep_fuller, lay_out, run_seeds, with_makers
 from .setup import News, Setup
 from .staying_true_published import KEEPERS, VARIANTS
 from .staying_true_summary import summarise, table_cells
@@ -102,8 +102,7 @@ def run(setup: Setup) -> News:
     wanted = sorted((n for n, job in enumerate(jobs) if job.stage < NEVER), key=lambda n: (jobs[n].stage, n))
     yield len(wanted)
     done, directory = {}, setup.find_data("sst").parent
-    if setup.take_over:
-        lay_out(work, setup.output)
+    lay_out(work, setup.output)
     pool = pool_vectors(directory, size, work / "vectors.safetensors")
     run_one, settings = partial(run_job, jobs, size, directory, pool), repr((size, jobs, STRENGTHS, LONG, TYING))
     for number, found in run_seeds(run_one, wanted, work, settings, setup.jobs, setup.take_over, partial=True):
@@ -111,6 +110,9 @@ def run(setup: Setup) -> News:
         job = jobs[number]
         about = f"{job.dataset}, {job.variant}, {job.alignment}, {job.layers} layers, seed {job.seed}"
         yield f"{about}: F1 {found['f1']:.3f}"
+    if len(done) < len(wanted):
+        yield f"{len(done)} of {len(wanted)} classifiers are trained: the result is of these"
+        keep_fuller(setup.output, len(done))
     finished = [done[number] for number in sorted(done)]
     more = {**with_makers(work, done), "wanted": len(wanted), "vectors": VECTORS}
     seeds = sorted({job["seed"] for job in finished})

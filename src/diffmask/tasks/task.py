@@ -6,7 +6,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import DataError
 from ..types import Batch, Prediction
+
+
+def check_examples(examples: Any) -> None:
+    """Refuse what is no list of examples; a single text would be taken for a list of its letters."""
+    if isinstance(examples, str | bytes):
+        raise DataError("examples must be a list, got one text: to explain one, pass [text]")
+    if not isinstance(examples, Sequence):
+        way = "list(examples)" if hasattr(examples, "__len__") and not isinstance(examples, dict) else "[example]"
+        raise DataError(f"examples must be a list, got {type(examples).__name__}: pass {way}")
 
 
 class Task(ABC):
@@ -27,6 +37,9 @@ class Task(ABC):
     def lengths(self, examples: Sequence[Any]) -> Sequence[int] | None:
         """Return how long each example is, if a batch of equal lengths costs less; None if it does not matter."""
         return None
+
+    def limit(self, units: int) -> None:  # noqa: B027 (most tasks have nothing to cut)
+        """Take no more of an example than a model has positions for."""
 
     def forget(self) -> None:  # noqa: B027 (most tasks remember nothing)
         """Drop what is remembered of examples that were met, so that a service does not grow with every one."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .task import Task
+from .task import Task, check_examples
 from .units import Kept as Kept
 from .units import Text, Unit, always_kept, group, parts_of
 
@@ -68,12 +68,19 @@ class TextTask(Task):
         _check_choice("part to gate", gate, ("all", "first", "second"))
         _check_choice("place to ask", ask, ("nowhere", "first", "last"))
         _check_tokenizer(tokenizer, unit)
+        check_examples(train)
+        check_examples(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self._seen: dict[Any, Encoded] = {}
+
+    def limit(self, units: int) -> None:
+        if units < self.max_length:
+            self.max_length = units
+            self.forget()
 
     @abstractmethod
     def read(self, output: Any, batch: Batch) -> Prediction:
@@ -103,6 +110,8 @@ class TextTask(Task):
 
     def encoded(self, text: Text) -> Encoded:
         """Encode a text, once: a fit meets each many times."""
+        if not isinstance(text, str | tuple | list):
+            check_text(text)  # which says what is wrong; as a key it might not serve
         key = ("segments", *((piece, type(piece)) for piece in text)) if isinstance(text, list) else text
         if key not in self._seen:
             self._seen[key] = self._encode(text)
@@ -162,26 +171,27 @@ class TextClassification(TextTask):
     """Keep the distribution over labels, one of which is right."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        if self.labels is not None and len(self.labels) != output.logits.shape[-1]:
+        logits = head_of(output, "logits", self)
+        if self.labels is not None and len(self.labels) != logits.shape[-1]:
             raise DataError(
                 f"{len(self.labels)} labels are named ({', '.join(self.labels)}) and the model knows "
-                f"{output.logits.shape[-1]}: name each of the model's labels, in its order"
+                f"{logits.shape[-1]}: name each of the model's labels, in its order"
             )
-        return {"label": Categorical(output.logits)}
+        return {"label": Categorical(logits)}
 
 
 class MultiLabelClassification(TextTask):
     """Keep the probability of every label on its own, several of which may be right."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Bernoulli(output.logits)}
+        return {"labels": Bernoulli(head_of(output, "logits", self))}
 
 
 class TextRegression(TextTask):
     """Keep a number, such as a similarity or a score."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"value": Value(output.logits)}
+        return {"value": Value(head_of(output, "logits", self))}
 
 
 class SpanAnswer(TextTask):
@@ -189,7 +199,7 @@ class SpanAnswer(TextTask):
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()
-        heads = {"start": output.start_logits, "end": output.end_logits}
+        heads = {name: head_of(output, f"{name}_logits", self) for name in ("start", "end")}
         return {name: Categorical(logits.masked_fill(~real, -torch.inf)) for name, logits in heads.items()}
 
 
@@ -197,7 +207,7 @@ class TokenClassification(TextTask):
     """Keep the label of every real token; what the model says about padding does not count."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Categorical(output.logits, real=batch.inputs["attention_mask"].bool())}
+        return {"labels": Categorical(head_of(output, "logits", self), real=batch.inputs["attention_mask"].bool())}
 
 
 class NextToken(TextTask):
@@ -211,7 +221,21 @@ class NextToken(TextTask):
         super().__init__(*args, gate_special=gate_special, ask="last", **settings)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"next token": Categorical(at_last_real(output.logits, batch.inputs["attention_mask"]))}
+        logits = head_of(output, "logits", self)
+        return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
+
+
+def head_of(output: Any, name: str, task: Task) -> Tensor:
+    """Take a head out of what a model returned, or say that it is a model for something else."""
+    try:
+        found: Tensor = getattr(output, name)
+        return found
+    except AttributeError:
+        has = ", ".join(output) if isinstance(output, Mapping) else type(output).__name__
+        raise ModelError(
+            f"{type(task).__name__} reads {name}, and the model gives {has}: load the model with the head it was "
+            "trained with (AutoModelFor…), or take the task that fits it"
+        ) from None
 
 
 def at_last_real(values: Tensor, mask: Tensor) -> Tensor:

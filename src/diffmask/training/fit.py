@@ -101,5 +101,7 @@ def check_fit(model: Adapter, task: Task) -> None:
         raise SettingError(f"fit takes a task, got {type(task).__name__}: wrap tensors in diffmask.TensorTask")
     if (tokenizer := getattr(task, "tokenizer", None)) is not None:
         check_vocabulary(model.model, tokenizer)
+    if (positions := model.positions) is not None:
+        task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")

@@ -241,4 +241,8 @@ def _check_feasible(site: str, margin: float, opened: float, closed: float) -> N
     if opened > margin / 4:
         log.warning("site '%s': with every unit kept the prediction moves by %.3g of margin %g", site, opened, margin)
     if closed <= margin:
-        log.warning("site '%s': with every unit replaced it moves by %.3g, within margin %g", site, closed, margin)
+        log.warning(
+            "site '%s': with every unit replaced the prediction moves by %.3g, within margin %g, so that nothing needs "
+            "to be kept: lower the margin if you expect otherwise",
+            *(site, closed, margin),
+        )
