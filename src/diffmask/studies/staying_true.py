@@ -81,7 +81,8 @@ class Job:
     def stage(self) -> int:
         """When its turn comes: what no claim can do without is first, so that a study cut short says the most."""
         if self.layers > 1:
-            return NEVER if self.seed >= DEEP_SEEDS else 1 if self.variant == "base" else 4
+            soon = self.variant == "base" and self.dataset != SLOWEST
+            return NEVER if self.seed >= DEEP_SEEDS else 1 if soon else 4
         if self.dataset == SLOWEST:
             return 2 if self.seed < 2 else 3
         return 0 if self.seed < 3 else 3
