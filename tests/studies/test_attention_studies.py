@@ -167,6 +167,7 @@ def test_a_claim_holds_fails_or_is_undecided():
     assert judge({"a": down, "b": level})["verdict"] == "fails"
     assert judge({"a": up, "b": level, "c": down})["verdict"] == "undecided"
     assert judge({})["verdict"] == "undecided"
+    assert judge({"a": up, "b": []})["verdict"] == "holds" and judge({"a": up, "b": []})["cells"] == 1
 
 
 def made_up(seed, sparsity, tau=0.3, entropy=0.5, share=1.0, states=0.9):

@@ -27,7 +27,9 @@ def judge(cells: Mapping[str, Sequence[float]], **more: Any) -> dict[str, Any]:
     """Count the votes of cells, each given as the differences that should be above 0, one per seed.
 
     A claim holds if three cells in four are for it, fails if half or more are against it, and is undecided otherwise.
+    Cells that were not run have no vote.
     """
+    cells = {name: differences for name, differences in cells.items() if len(differences)}
     votes = {name: vote(differences) for name, differences in cells.items()}
     count, found, against = len(votes), sum(v > 0 for v in votes.values()), sum(v < 0 for v in votes.values())
     if not count:
