@@ -3,6 +3,8 @@
 import dataclasses
 import os
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -81,6 +83,31 @@ def test_what_goes_wrong_in_a_worker_is_one_sentence_here(ray, source, tmp_path)
 
 def test_a_ray_of_our_own_listens_to_this_machine_only(ray):
     assert ray.get_runtime_context().gcs_address.startswith("127.0.0.1:")
+
+
+def test_it_does_so_even_where_ray_was_imported_before_to_join_another():
+    code = """
+from diffmask.bulk.cluster import connected
+from diffmask.errors import DiffMaskError
+try:
+    with connected("127.0.0.1:1"):
+        pass
+except DiffMaskError:
+    with connected("local") as ray:
+        print(ray.get_runtime_context().gcs_address)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.startswith("127.0.0.1:"), done.stdout + done.stderr
+
+
+def test_a_ray_that_is_joined_later_is_not_kept_to_this_machine(ray, monkeypatch):
+    from ray._private import ray_constants
+
+    monkeypatch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", True)
+    monkeypatch.delenv(cluster.ALONE, raising=False)
+    with cluster._loopback():
+        assert not ray_constants.ENABLE_RAY_CLUSTER and os.environ[cluster.ALONE] == "0"
+    assert ray_constants.ENABLE_RAY_CLUSTER and cluster.ALONE not in os.environ
 
 
 def test_a_chunk_that_kills_every_worker_is_given_up(embedded, source, tmp_path):

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ from pyarrow import parquet
 import diffmask
 from diffmask.bulk import local
 from diffmask.bulk.run import BulkConfig, explain_file, make_plan
+from diffmask.bulk.shard import write_shard
 from diffmask.bulk.worker import Worker, is_full
 from diffmask.errors import DiffMaskError, SettingError, StorageError, UnknownNameError
 
@@ -70,6 +72,41 @@ def test_an_interrupt_within_a_chunk_leaves_no_part_of_it(embedded, source, tmp_
     assert list(files(tmp_path / "out")) == ["_manifest.json"]
 
 
+def test_an_interrupt_while_a_shard_is_written_leaves_no_part_of_it(embedded, source, tmp_path, monkeypatch):
+    plan = make_plan(embedded, source, tmp_path / "out", CONFIG)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        next(plan.work())
+    assert list(files(tmp_path / "out")) == ["_manifest.json"]
+
+
+def test_what_killed_workers_left_behind_is_tidied_away(embedded, source, tmp_path):
+    plan = make_plan(embedded, source, tmp_path / "out", CONFIG)
+    (tmp_path / "out" / ".part-00001.parquet.abcd").write_bytes(b"PAR1")
+    list(plan.work())
+    plan.finish()
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_a_shard_that_is_cut_off_is_named(embedded, source, tmp_path):
+    explain_file(embedded, source, tmp_path / "out", CONFIG)
+    shard = tmp_path / "out" / "part-00001.parquet"
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(StorageError, match=r"part-00001\.parquet is not a whole Parquet file: remove it"):
+        explain_file(embedded, source, tmp_path / "out", CONFIG)
+    shard.unlink()
+    assert explain_file(embedded, source, tmp_path / "out", CONFIG).rows == 40
+
+
+def test_shards_that_lack_rows_are_not_called_finished(embedded, source, tmp_path):
+    plan = make_plan(embedded, source, tmp_path / "out", CONFIG)
+    list(plan.work())
+    write_shard(plan.job.path_of(1), plan.job.run, [], [])
+    with pytest.raises(StorageError, match="holds 28 rows of 40: run it again"):
+        plan.finish()
+    assert "finished" not in json.loads((tmp_path / "out" / "_manifest.json").read_text())
+
+
 @pytest.mark.parametrize(
     "change", [{"depth": 1}, {"certified": True}, {"chunk_size": 5}, {"id_column": ""}, {"text_column": "key"}]
 )
@@ -87,6 +124,19 @@ def test_another_input_is_another_run(embedded, source, tmp_path):
     source.write_text(source.read_text().replace("good", "fine"))
     with pytest.raises(StorageError, match=r"shards of another run \(input: "):
         explain_file(embedded, source, tmp_path / "out", CONFIG)
+
+
+@pytest.mark.parametrize("name", ["model", "probe", "strict"])
+def test_another_model_probe_or_strictness_is_another_run(embedded, source, tmp_path, monkeypatch, name):
+    explain_file(embedded, source, tmp_path / "out", CONFIG)
+    other = dataclasses.replace(embedded, fingerprint="x") if name == "model" else embedded
+    if name == "probe":
+        weight = next(embedded.probe.parameters())
+        monkeypatch.setattr(weight, "data", weight.data + 1e-3)
+    elif name == "strict":
+        monkeypatch.setattr(embedded.task, "strict", True)
+    with pytest.raises(StorageError, match=rf"shards of another run \({name}: "):
+        explain_file(other, source, tmp_path / "out", CONFIG)
 
 
 def test_parquet_files_of_someone_else_are_left_alone(embedded, source, tmp_path):

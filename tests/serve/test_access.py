@@ -44,7 +44,9 @@ def test_every_answer_says_what_a_browser_may_do_with_it(ask):
     for path in ("/", "/health", "/nowhere", "/page/view.js"):
         headers = ask("GET", path).headers
         assert "default-src 'none'" in headers["Content-Security-Policy"]
-        assert headers["X-Content-Type-Options"] == "nosniff" and "unsafe" not in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin" and headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("given", [None, "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer ü", TOKEN])

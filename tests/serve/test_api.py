@@ -1,6 +1,7 @@
 import base64
 import json
 import threading
+import time
 import zlib
 
 import pytest
@@ -9,6 +10,7 @@ from diffmask.explaining.certify import certify
 from diffmask.explaining.explain import explain
 from diffmask.report.plain import record
 from diffmask.serve.limits import Limits
+from diffmask.serve.service import DECODED, Service
 from serve_answers import SAME, same
 
 from .conftest import asking, picture
@@ -167,12 +169,14 @@ def test_paths_and_methods_that_are_not_there_say_which_are(ask):
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Let no explanation be finished before the door opens."""
+    """Let no explanation be finished before the door opens, and write down what was to be explained."""
     door = threading.Event()
+    door.seen = []
 
-    def wait_then_explain(*given, **more):
+    def wait_then_explain(fitted, examples, **more):
+        door.seen += examples
         door.wait(10)
-        return explain(*given, **more)
+        return explain(fitted, examples, **more)
 
     monkeypatch.setattr("diffmask.serve.service.explain", wait_then_explain)
     yield door
@@ -186,6 +190,16 @@ def test_an_answer_that_takes_too_long_is_given_up(embedded, slow):
         assert answer.status_code == 504 and "no answer within 0.2 seconds" in answer.json()["error"]
         wanted = ask.service.wanted(-1, True, False, None)
         assert ask.service.submit(wanted, [TEXT]).result(60)[0]["text"] == TEXT  # it goes on, however busy the machine
+
+
+def test_what_was_given_up_while_it_waited_is_never_explained(embedded, slow):
+    with asking(embedded, Limits(seconds=0.2, batch=1, wait=0.0)) as ask:
+        wanted = ask.service.wanted(-1, True, False, None)
+        ask.service.submit(wanted, ["first"])
+        assert ask("POST", "/explain", json={"text": TEXT}).status_code == 504
+        last = ask.service.submit(wanted, ["last"])
+        slow.set()
+        assert last.result(60) and slow.seen == ["first", "last"]
 
 
 def test_when_the_queue_is_full_a_client_is_told_to_come_back(embedded, slow):
@@ -230,6 +244,22 @@ def test_an_image_is_explained_as_offline_however_it_is_sent(seeing, tmp_path, f
         (found,) = explained(answer)
         same(found, record(offline, ""))
         assert found["grid"] == [3, 5] and found["text"] is None
+
+
+def test_only_a_few_images_are_decoded_at_the_same_time(vision, monkeypatch):
+    decode, busy, most = Service.image, [], []
+
+    def watched(self, content):
+        busy.append(1)
+        most.append(len(busy))
+        time.sleep(0.05)
+        busy.pop()
+        return decode(self, content)
+
+    monkeypatch.setattr(Service, "image", watched)
+    with asking(vision) as ask:
+        answers = ask.all([("POST", "/explain/image", {"files": {"image": picture()}})] * 8)
+    assert all(explained(answer) for answer in answers) and len(most) == 8 and max(most) <= DECODED
 
 
 def bomb(width, height):

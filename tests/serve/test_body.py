@@ -68,3 +68,15 @@ def test_one_that_hangs_up_is_gone():
 
     with pytest.raises(GoneError):
         read(Bodies(LIMITS), receive)
+
+
+def test_what_came_before_a_client_hung_up_is_held_no_longer():
+    held = Bodies(LIMITS)
+    said = [{"type": "http.request", "body": b"x" * 80, "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive():
+        return said.pop(0)
+
+    with pytest.raises(GoneError):
+        read(held, receive)
+    assert held.held == 0

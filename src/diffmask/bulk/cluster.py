@@ -20,7 +20,7 @@ QUIET = {  # read when Ray is imported; what a user has set stays
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # a Ray of our own listens on the loopback address only
+ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # where it is off, a Ray listens on the loopback address only
 STORE = 256 << 20  # bytes for what travels through Ray: numbers of chunks, and a model that was given loaded
 REACH, ANSWER = 5, 30  # seconds to reach an address, and to join the cluster there
 
@@ -29,7 +29,7 @@ REACH, ANSWER = 5, 30  # seconds to reach an address, and to join the cluster th
 def connected(address: str | None) -> Iterator[Any]:
     """Use the Ray this process is connected to already, or connect, or start one; end what was begun here."""
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    ray = _import(alone=address == "local")
+    ray = _import()
     if ray.is_initialized():
         yield ray
         return
@@ -40,8 +40,8 @@ def connected(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _import(alone: bool) -> Any:
-    for name, value in {**QUIET, **(ALONE if alone else {})}.items():
+def _import() -> Any:
+    for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -60,13 +60,30 @@ def _start(ray: Any, address: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if address == "local":
-            ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
+            with _loopback():
+                ray.init(address="local", include_dashboard=False, object_store_memory=STORE, **quiet)
             return
         check_address(address)
         try:
             ray.init(address=address, **quiet)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise _no_answer(address, str(error).splitlines()[0]) from error
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a Ray that starts here listen on the loopback address only, whenever it was imported, and no other Ray."""
+    from ray._private import ray_constants as constants  # Ray reads the variable once, in the processes it starts too
+
+    before, given = constants.ENABLE_RAY_CLUSTER, os.environ.get(ALONE)
+    os.environ.setdefault(ALONE, "0")
+    constants.ENABLE_RAY_CLUSTER = constants.env_bool(ALONE, False)
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        if given is None:
+            del os.environ[ALONE]
 
 
 def check_address(address: str) -> None:
