@@ -1,6 +1,8 @@
 """Count what is launched: on a GPU every operator is a kernel or the work of finding that none is needed."""
 
 from collections import Counter
+from contextlib import ExitStack
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -12,6 +14,8 @@ from diffmask.tasks.tensors import TensorTask
 from diffmask.types import Categorical
 
 EXAMPLES, UNITS = 8, 6
+LOOKED_AT = ("_local_scalar_dense", "nonzero", "equal", "masked_select")  # where the host waits for the device
+FETCHED = ("tolist", "numpy", "cpu")  # likewise, though of a tensor on the host they launch nothing
 
 
 class Launches(TorchDispatchMode):
@@ -19,15 +23,38 @@ class Launches(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.by_name = Counter()
+        self.by_name, self.waits, self.patches = Counter(), 0, ExitStack()
+
+    def __enter__(self):
+        for name in FETCHED:
+            self.patches.enter_context(patch.object(torch.Tensor, name, self._waiting(getattr(torch.Tensor, name))))
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        self.patches.close()
+        return super().__exit__(*error)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.by_name[func._schema.name.removeprefix("aten::")] += 1
+        name = func._schema.name.removeprefix("aten::")
+        self.by_name[name] += 1
+        self.waits += name in LOOKED_AT or (name == "index" and picks_by_mask(args[1]))
         return func(*args, **(kwargs or {}))
+
+    def _waiting(self, method):
+        def waited(tensor, *args, **kwargs):
+            self.waits += 1
+            return method(tensor, *args, **kwargs)
+
+        return waited
 
     @property
     def total(self):
         return self.by_name.total()
+
+
+def picks_by_mask(indices):
+    """Say whether how much is picked depends on the numbers in a tensor, which the host then has to know."""
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def count(run):

@@ -1,5 +1,6 @@
 """Training: it learns, repeats itself, keeps the best epoch, and says what it cannot use."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ import torch
 from attentive_toys import make_corpus, make_model, make_task
 from diffmask.attention import ENCODERS, PROJECTIONS
 from diffmask.attention.config import AttentiveTraining
-from diffmask.attention.quality import measure_quality
-from diffmask.attention.train import predict, train_attentive
+from diffmask.attention.quality import Quality, measure_quality
+from diffmask.attention.train import _groups, predict, train_attentive
 from diffmask.errors import DataError, ModelError, SettingError
 from diffmask.tasks.documents import DocumentTask
 from diffmask.tasks.words import Vocabulary
@@ -85,6 +86,19 @@ def test_the_best_epoch_on_dev_is_kept_and_never_the_first():
     assert not model.training
 
 
+def test_the_weights_that_are_kept_are_those_of_the_best_epoch_then(monkeypatch):
+    model, weights, areas = make_model(TASK), [], iter([0.5, 0.9, 0.7, 0.6])
+
+    def pretended(logits, labels):
+        weights.append(deepcopy(model.state_dict()))
+        return Quality(0.5, 0.5, next(areas))
+
+    monkeypatch.setattr("diffmask.attention.train.measure_quality", pretended)
+    assert train(model, replace(QUICK, epochs=4)).epoch == 1
+    assert all(torch.equal(weight, weights[1][name]) for name, weight in model.state_dict().items())
+    assert not torch.equal(weights[1]["decoder.weight"], weights[3]["decoder.weight"])
+
+
 def test_the_only_epoch_is_kept():
     assert train(make_model(TASK), replace(QUICK, epochs=1)).epoch == 0
 
@@ -122,7 +136,15 @@ def test_frozen_embeddings_stay_and_padding_stays_zero():
     assert not torch.equal(free.embedding.weight, before[1]) and (free.embedding.weight[0] == 0).all()
 
 
-def test_the_attention_has_its_own_rate_and_no_decay():
+def test_everything_but_the_attention_is_decayed():
+    model = make_model(TASK)
+    others, attention = _groups(model, replace(QUICK, weight_decay=0.5))
+    assert (others["weight_decay"], attention["weight_decay"]) == (0.5, 0.0)
+    assert set(attention["params"]) == set(model.alignment.parameters())
+    assert set(others["params"]) == set(model.parameters()) - set(attention["params"])
+
+
+def test_the_attention_has_its_own_rate():
     model = make_model(TASK)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     train(model, replace(QUICK, epochs=1, attention_rate=1e-9, weight_decay=10.0))

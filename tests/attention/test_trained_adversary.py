@@ -1,9 +1,12 @@
 """An adversary that is trained to attend elsewhere, with its encoder free or not."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 
 from attentive_toys import make_corpus, make_model, make_task
+from diffmask.attention import trained_adversary
 from diffmask.attention.attacks import jensen_shannon
 from diffmask.attention.config import AttentiveTraining
 from diffmask.attention.evidence import gather_evidence
@@ -69,6 +72,23 @@ def test_sparse_attention_gives_finite_losses(projection, frozen):
 def test_the_same_seed_trains_the_same_adversary(base):
     first, second = (train(base, epochs=1, frozen=True).state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("patience", "epochs", "best"), [(2, 4, 1), (3, 6, 4), (0, 6, 4)])
+def test_training_ends_when_patience_is_out_with_the_weights_of_the_lowest_loss(
+    base, monkeypatch, patience, epochs, best
+):
+    train_epoch, losses, weights = trained_adversary._train_epoch, iter([3.0, 2.0, 2.5, 2.0, 1.0, 4.0]), []
+
+    def pretended(model, *others):
+        train_epoch(model, *others)
+        weights.append(deepcopy(model.state_dict()))
+        return next(losses)
+
+    monkeypatch.setattr(trained_adversary, "_train_epoch", pretended)
+    found = train(base, epochs=6, patience=patience)
+    assert len(weights) == epochs
+    assert all(torch.equal(weight, weights[best][name]) for name, weight in found.state_dict().items())
 
 
 def test_what_cannot_be_attacked_is_refused(base):

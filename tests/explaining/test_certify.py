@@ -7,6 +7,8 @@ from diffmask.errors import SettingError
 from diffmask.explaining.certify import certify, with_margin
 from diffmask.explaining.embedded import load_embedded
 from diffmask.explaining.explain import explain
+from diffmask.explaining.verify import measure
+from diffmask.training.step import look
 
 TEXTS = [
     "A fast, funny, highly enjoyable movie.",
@@ -39,7 +41,31 @@ def test_every_margin_of_the_callers_is_measured_to_hold_and_wider_ones_keep_few
     assert counts == sorted(counts, reverse=True) and counts[0] > counts[1] > counts[3] == 0
 
 
-def test_one_unit_fewer_of_the_highest_breaks_a_margin_of_the_callers_where_that_was_tried(fitted):
+def divergence_without_its_last(fitted, text, found):
+    """Measure what is kept without the unit of it that has the lowest score."""
+    keep = found.kept.clone()
+    keep[found.scores[found.depth].masked_fill(~keep, torch.inf).argmin()] = False
+    with fitted.model.frozen():
+        seen = look(fitted.model, fitted.task, fitted.task.collate([text]))
+        return float(measure(fitted, seen, found.depth, keep.unsqueeze(0)).divergence)
+
+
+@pytest.mark.parametrize("margin", [1e-4, 1e-3, 1e-2])
+def test_a_repaired_set_breaks_the_margin_with_one_unit_fewer(fitted, margin):
+    strict = with_margin(fitted, margin)
+    before, after = explain(strict, TEXTS), certify(strict, TEXTS)
+    repaired = [(text, new) for text, old, new in zip(TEXTS, before, after, strict=True) if not old.verified]
+    assert repaired
+    assert all(divergence_without_its_last(strict, *pair) > margin for pair in repaired)
+
+
+@pytest.mark.parametrize("margin", [1e-3, 0.05])
+def test_a_set_for_a_margin_of_the_callers_breaks_it_with_one_unit_fewer(fitted, margin):
+    for text, found in zip(TEXTS, certify(fitted, TEXTS, margin=margin), strict=True):
+        assert not found.kept.any() or divergence_without_its_last(fitted, text, found) > margin
+
+
+def test_a_set_for_a_margin_of_the_callers_holds_the_highest_scores(fitted):
     (found,) = certify(fitted, TEXTS[2:3], margin=0.02)
     (whole,) = certify(fitted, TEXTS[2:3], margin=1e-6)
     assert 0 < int(found.kept.sum()) < int(whole.kept.sum())

@@ -1,13 +1,19 @@
 """A model whose blocks are compiled is explained as the model it was, and is that model again afterwards."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from diffmask.explaining.explain import explain
+from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
 from diffmask.models.sites import replace, resume
 from diffmask.tasks.text import TextClassification
+from diffmask.training.fit import fit
 from diffmask.training.step import look
 from tiny_text import TEXTS, make_model, make_tokenizer
+from toys import evidence_model, evidence_task, small_recipe
 
 
 def looked(backend, kind="bert"):
@@ -38,6 +44,15 @@ def test_a_compiled_model_is_read_and_replaced_as_it_is(backend):
     torch.testing.assert_close(resumed, replaced)
     assert not torch.allclose(resumed, seen.original["label"].raw)
     torch.testing.assert_close(slope, looked(None)[4])
+
+
+def test_fitting_and_explaining_compile_the_model_if_asked_to(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Adapter, "compiled", lambda self, wanted=True: asked.append(wanted) or nullcontext())
+    for wanted in (True, False):
+        fitted = fit(evidence_model(), evidence_task(), small_recipe(steps=1, compile=wanted))
+        explain(fitted, fitted.task.validation[:4], compile=wanted)
+    assert asked == [True, True, False, False]
 
 
 @pytest.mark.slow

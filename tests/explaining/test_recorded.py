@@ -119,6 +119,15 @@ def test_without_a_gpu_nothing_is_recorded(fitted):
     assert not fitted.recordings
 
 
+def test_every_depth_is_recorded_apart_and_so_is_what_is_not_verified(fitted, monkeypatch):
+    keys = []
+    monkeypatch.setattr("diffmask.explaining.explain.recorded", lambda _, about, run: keys.append(about) or run)
+    for depth in (0, 1, 2, -1):
+        for verify in (True, False):
+            explain(fitted, fitted.task.validation[:4], depth=depth, verify=verify, record=True)
+    assert len(set(keys[:6])) == 6 and keys[6:] == keys[4:6]
+
+
 def test_recordings_are_kept_for_the_next_call(fitted, on_a_gpu):
     first = recorded(fitted, 0, run_of(fitted))
     assert isinstance(first, Recorded) and recorded(fitted, 0, run_of(fitted)) is first

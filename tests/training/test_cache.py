@@ -106,6 +106,7 @@ def test_a_fit_with_a_cache_ends_where_one_without_it_does(kind, settings, tmp_p
     plain = fit(evidence_model(), evidence_task(), small_recipe(**common))
     model = evidence_model()
     cached = fit(model, evidence_task(), small_recipe(**common, **settings), directory=tmp_path)
+    assert sum(blocks_run(model)) < sum(blocks_run(plain.model))
     for one, other in zip(plain.probe.parameters(), cached.probe.parameters(), strict=True):
         torch.testing.assert_close(one, other)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
@@ -141,6 +142,21 @@ def test_a_fit_in_low_precision_or_without_activations_ends_nearby(settings):
     for one, two in zip(plain.probe.parameters(), other.probe.parameters(), strict=True):
         assert two.dtype == torch.float32
         torch.testing.assert_close(one, two, **({} if exact else {"rtol": 0.3, "atol": 0.1}))
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("as loaded", torch.float32)])
+def test_a_fit_in_low_precision_computes_in_it(precision, dtype):
+    model, seen = evidence_model(), set()
+    model.model.answer.register_forward_hook(lambda module, given, found: seen.add(found.dtype))
+    fit(model, evidence_task(), small_recipe(steps=2, precision=precision))
+    assert seen == {dtype}
+
+
+def test_a_fit_without_activations_runs_its_blocks_more_often():
+    plain, other = evidence_model(), evidence_model()
+    for model, recompute in ((plain, False), (other, True)):
+        fit(model, evidence_task(), small_recipe(steps=10, recompute=recompute))
+    assert all(more > once for more, once in zip(blocks_run(other), blocks_run(plain), strict=True))
 
 
 def test_recomputing_keeps_less_and_gives_the_same_gradient():

@@ -65,6 +65,31 @@ def test_a_stuck_depth_starts_anew_and_still_finds_the_answer(monkeypatch):
     assert fitted.scores[0].kept < 0.7
 
 
+def learned(run, depth):
+    """Say whether a depth's voter has learned anything, its price remembers, and the optimiser does."""
+    voter, price = run.probe.voter(depth), run.objective.dual.smoothed[depth]
+    known = [parameter in run.optimizer.state for parameter in voter.parameters()]
+    assert all(known) or not any(known)
+    return bool(voter.last.weight.any()), bool(price), all(known)
+
+
+def test_a_depth_that_starts_anew_and_no_other_forgets_its_weights_its_price_and_its_momentum(monkeypatch):
+    rescue, found = trainer.Trainer._rescue, []
+
+    def watched(self, run, score):
+        before = sum(run.progress.restarts), [learned(run, depth) for depth in range(3)]
+        rescue(self, run, score)
+        if sum(run.progress.restarts) > before[0]:
+            found.append((score.depth, before[1], [learned(run, depth) for depth in range(3)]))
+
+    answers = iter([None, "open"])
+    monkeypatch.setattr(trainer, "diagnose", lambda *_: next(answers, None))
+    monkeypatch.setattr(trainer.Trainer, "_rescue", watched)
+    fit(evidence_model(), evidence_task(), small_recipe(steps=20, validate_every=10, depths_per_step=3))
+    everything, nothing = (True,) * 3, (False,) * 3
+    assert found == [(1, [everything] * 3, [everything, nothing, everything])]
+
+
 def test_a_depth_that_stays_closed_stops_the_fit_with_numbers(monkeypatch):
     monkeypatch.setattr(trainer, "diagnose", lambda *_: "closed")
     monkeypatch.setattr(DepthScore, "feasible", lambda *_: False)
