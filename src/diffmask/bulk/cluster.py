@@ -77,7 +77,7 @@ def _loopback() -> Iterator[None]:
 
     before, given = constants.ENABLE_RAY_CLUSTER, os.environ.get(ALONE)
     os.environ.setdefault(ALONE, "0")
-    constants.ENABLE_RAY_CLUSTER = constants.env_bool(ALONE, False)
+    constants.ENABLE_RAY_CLUSTER = os.environ[ALONE].lower() in ("1", "true")
     try:
         yield
     finally:
