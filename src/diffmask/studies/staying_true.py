@@ -52,7 +52,7 @@ FULL = AttentiveSize(
 STRENGTHS = (0.003, 0.01, 0.03, 0.1)  # λ of the adversaries; theirs are not known, and from 0.1 on JSD is at its most
 DEFAULT = "default query"  # dot attention drawn as PyTorch draws a layer
 LONG = {"20news": 0.3, "imdb": 0.3}  # η: theirs shrinks with length, and which it was is not printed
-TYING = 0.1  # δ: theirs, 1 to 30, costs six points of F1 with our longer vectors (one seed, SST and 20 Newsgroups)
+TYING = 0.1  # δ: theirs, 1 to 30, costs F1 with our longer vectors (a trial on one seed of SST and of 20 Newsgroups)
 SHOWN = 3
 # What takes most of the time is done on fewer seeds: stacked layers, trained adversaries, and, for short texts, probes
 # beside attention, which the sparse-attention study has on 48 other classifiers.
