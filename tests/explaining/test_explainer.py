@@ -24,7 +24,7 @@ def test_calling_it_explains(explainer):
 
 
 def test_one_text_is_no_list_of_texts(explainer):
-    with pytest.raises(DataError, match=r"got one text: to explain one, pass \[text\]"):
+    with pytest.raises(DataError, match=r"got one text: pass \[text\]"):
         explainer(TEXTS[0])
 
 

@@ -119,12 +119,16 @@ def test_a_study_goes_on_from_its_result_file_where_the_runs_are_lost(tmp_path, 
 def test_a_fuller_result_is_not_replaced(tmp_path):
     path = tmp_path / "result.json"
     keep_fuller(path, 0)
-    path.write_text(json.dumps({"jobs": [{}, {}]}))
+    path.write_text(json.dumps({"jobs": [{"number": 0}, {"number": 1}]}))
     keep_fuller(path, 2)
     with pytest.raises(DataError, match=r"has 2 finished runs, and 1 would take their place.*--take-over"):
         keep_fuller(path, 1)
 
 
-def test_without_a_result_file_nothing_is_laid_out(tmp_path):
-    lay_out(tmp_path, tmp_path / "none.json")
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"jobs": [{"seed": 0}]}'])
+def test_without_a_result_file_of_numbered_runs_nothing_is_laid_out(tmp_path, text):
+    path, place = tmp_path / "result.json", tmp_path / "runs"
+    if text is not None:
+        path.write_text(text)
+    lay_out(place, path)
+    assert not place.exists()

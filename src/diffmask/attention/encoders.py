@@ -71,7 +71,7 @@ class Placed(nn.Module):
 class BiLSTM(nn.Module):
     """One layer that reads from both ends; each direction meets the real positions first, so neither meets padding.
 
-    Packing would do the same, but on a CPU packed texts miss the fast kernels: long ones take three times as long.
+    Packing would do the same, but on a CPU packed texts miss the fast kernels, and long ones take far longer.
     """
 
     def __init__(self, width: int, hidden: int) -> None:

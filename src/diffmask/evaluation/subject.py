@@ -14,7 +14,7 @@ from ..attribution.probe import ProbeScores
 from ..errors import DataError, SettingError
 from ..explaining.explain import check_depth
 from ..models.adapter import Adapter
-from ..tasks.task import Task, check_examples
+from ..tasks.task import Task, check_several
 from ..training.fit import Fit
 from ..types import Batch
 from .metric import Case
@@ -70,7 +70,7 @@ def about_probe(
     if baseline is None and (found := fitted.probe.baseline(chosen)) is not None:
         baseline = found.detach()
     task, examples = (data, data.validation) if isinstance(data, Task) else (fitted.task, data)
-    check_examples(examples)
+    check_several(examples)
     site, probe = fitted.probe.site_index(chosen), ProbeScores(fitted.probe, chosen)
     return Subject(fitted.model, task, examples, site, baseline, probe=probe, **more)
 

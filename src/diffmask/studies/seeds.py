@@ -68,23 +68,31 @@ def with_makers(directory: Path, done: Mapping[int, Mapping[str, Any]]) -> dict[
 
 def lay_out(directory: Path, path: Path) -> None:
     """Write the finished runs of a result file into a directory that has not got them: a study can go on from there."""
-    if not path.is_file():
-        return
-    result = json.loads(path.read_text())
-    for job in result["jobs"]:
+    jobs = _jobs(path)
+    makers = json.loads(path.read_text())["made_with"] if jobs else []
+    for job in jobs:
         number, maker = job.pop("number"), job.pop("made_by")
         if not _file(directory, number).is_file():
-            write_file(_file(directory, number), json.dumps({**result["made_with"][maker], "result": job}).encode())
+            write_file(_file(directory, number), json.dumps({**makers[maker], "result": job}).encode())
 
 
 def keep_fuller(path: Path, finished: int) -> None:
     """Refuse to put the result of fewer runs in the place of one of more."""
-    there = len(json.loads(path.read_text())["jobs"]) if path.is_file() else 0
+    there = len(_jobs(path))
     if finished < there:
         raise DataError(
             f"{path} has {there} finished runs, and {finished} would take their place: use those too with --take-over, "
             "or choose another --output"
         )
+
+
+def _jobs(path: Path) -> list[dict[str, Any]]:
+    """Return the numbered runs of a result file; of anything else, none."""
+    try:
+        found = json.loads(path.read_text())["jobs"]
+        return [job for job in found if "number" in job]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
 
 
 class _Seed:

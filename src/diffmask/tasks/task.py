@@ -10,10 +10,15 @@ from ..errors import DataError
 from ..types import Batch, Prediction
 
 
-def check_examples(examples: Any) -> None:
-    """Refuse what is no list of examples; a single text would be taken for a list of its letters."""
+def check_several(examples: Any) -> None:
+    """Refuse a single text, which would be taken for a list of its letters."""
     if isinstance(examples, str | bytes):
-        raise DataError("examples must be a list, got one text: to explain one, pass [text]")
+        raise DataError("examples must be a list, got one text: pass [text]")
+
+
+def check_examples(examples: Any) -> None:
+    """Refuse what is no list of examples."""
+    check_several(examples)
     if not isinstance(examples, Sequence):
         way = "list(examples)" if hasattr(examples, "__len__") and not isinstance(examples, dict) else "[example]"
         raise DataError(f"examples must be a list, got {type(examples).__name__}: pass {way}")

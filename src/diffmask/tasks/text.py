@@ -18,7 +18,7 @@ from torch import Tensor
 from ..errors import DataError, ModelError
 from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .task import Task, check_examples
+from .task import Task, check_several
 from .units import Kept as Kept
 from .units import Text, Unit, always_kept, group, parts_of
 
@@ -68,8 +68,8 @@ class TextTask(Task):
         _check_choice("part to gate", gate, ("all", "first", "second"))
         _check_choice("place to ask", ask, ("nowhere", "first", "last"))
         _check_tokenizer(tokenizer, unit)
-        check_examples(train)
-        check_examples(validation)
+        check_several(train)
+        check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
