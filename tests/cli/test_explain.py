@@ -157,6 +157,8 @@ def test_a_file_named_as_a_text_is_not_explained_by_its_name(run, tmp_path):
     (tmp_path / "texts.txt").write_text(TEXT)
     code, said, complaint = run(tmp_path / "texts.txt")
     assert code == 2 and not said and "is a file" in complaint and "--input" in complaint
+    code, _, complaint = run("A long text, too long for the name of a file. " * 9 + "See notes.txt")
+    assert code == 0 and not complaint
 
 
 def test_an_output_that_cannot_be_written_is_code_1(run, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ class Inputs:
         """Refuse what cannot be explained by any model, before one is loaded."""
         if not self.texts and self.source is None:
             raise typer.BadParameter("give a text, or a file of them with --input", param_hint="TEXT")
-        if file := next((text for text in self.texts if Path(text).suffix in TABLES and Path(text).is_file()), None):
+        if file := next((text for text in self.texts if text.endswith(TABLES) and os.path.isfile(text)), None):
             raise typer.BadParameter(
                 f"{file} is a file: to explain what is in it, use --input {file}", param_hint="TEXT"
             )
