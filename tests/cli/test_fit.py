@@ -199,7 +199,10 @@ def test_ctrl_c_says_how_to_go_on(run, model, table, tmp_path, monkeypatch):
     assert code == 130 and "the same command begins again" in complaint and "Traceback" not in complaint
 
 
-def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(run, model, table, quick, tmp_path, monkeypatch):
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "a scheduler"])
+def test_a_fit_that_is_stopped_and_run_again_ends_with_the_same_bits(
+    run, model, table, quick, tmp_path, monkeypatch, stop
+):
     options = ["--data", table, *quick, "--steps", "30", "--batch-size", "4", "--margin", "1.0", "--json"]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run("fit", model, *options, "--output", whole)[0] == 0
@@ -208,7 +211,7 @@ def test_a_fit_stopped_by_ctrl_c_and_run_again_ends_with_the_same_bits(run, mode
     def stopped_at_the_17th(bar, total):
         advance(bar, total)
         if next(steps) == 17:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(stop)
 
     monkeypatch.setattr(Bar, "advance", stopped_at_the_17th)
     code, said, complaint = run("fit", model, *options, "--output", broken)

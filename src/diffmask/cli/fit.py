@@ -54,6 +54,9 @@ def fit(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Examples per step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Of the gates.")] = None,
     seed: Annotated[int | None, typer.Option(help="Every draw depends on it and on the step alone.")] = None,
+    members: Annotated[
+        int | None, typer.Option(min=1, help="Probes fitted from as many seeds and averaged: seeds then agree better.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
     require_margin: Annotated[
         bool, typer.Option("--require-margin", help=f"Exit with code {BROKEN} if a depth breaks the margin.")
@@ -82,6 +85,7 @@ def fit(
             "batch_size": batch_size,
             "learning_rate": learning_rate,
             "seed": seed,
+            "members": members,
         },
     }
     with stoppable(f"nothing was fitted yet; the same command begins again, into {output}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -110,6 +111,8 @@ def list_names(
 
 def main() -> None:
     """Run the command line: one sentence and an exit code instead of a traceback."""
+    # What a scheduler sends stops a command as Ctrl-C does: what is finished is kept, and no worker is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ shows ? instead of failing

@@ -21,7 +21,7 @@ from .common import read_text
 
 FILE = "run.toml"
 PAIR = "pair"  # classification of two texts, as a person calls it
-HOMES = {"kind": "probe", "margin": "objective"}
+HOMES = {"kind": "probe", "members": "probe", "margin": "objective"}
 RECIPES = {"image": "vision"}  # for everything else it is "text"
 
 

@@ -53,6 +53,7 @@ class ProbeConfig:
         Literal["ends", "all"], "input probe: the voter of a depth reads the input and its own site, or all up to it"
     ] = "ends"
     hidden: Annotated[int, "its hidden width; 0 takes a quarter of the state's, at least 32"] = 0
+    members: Annotated[int, "probes fitted from as many seeds, whose votes are averaged: seeds then agree better"] = 1
     start_open: Annotated[float, "share of units kept at the first step"] = 0.9
     bound: Annotated[float, "largest logit"] = 9.0
     spread: Annotated[float, "size of the first layer's weights: how far from linear a voter starts"] = 3.0
@@ -71,6 +72,10 @@ class ProbeConfig:
             )
         if self.removal == "knockout" and self.kind == "hidden":
             raise SettingError("probe.removal = knockout hides input units from all layers: use it with kind = input")
+        if self.members < 1:
+            raise SettingError(f"probe.members must be at least 1, got {self.members}: it counts probes")
+        if self.members > 1 and self.voter != "standard":
+            raise SettingError(f"probe.voter = {self.voter} cannot be averaged over members: use members = 1")
         for name, what in (("hidden", "0 or a width"), ("blocks", "0 or a number of layers")):
             if getattr(self, name) < 0:
                 raise SettingError(f"probe.{name} must be {what}, got {getattr(self, name)}")
@@ -223,7 +228,7 @@ class Probe(nn.Module, ABC):
 
     def _make_voter(self, depth: int) -> nn.Module:
         inputs = sum(self.read_widths[i] for i in self.reads(depth))
-        hidden = self.config.hidden or max(32, self.widths[depth] // 4)
+        hidden = self.config.members * (self.config.hidden or max(32, self.widths[depth] // 4))
         if self.config.voter == "ranker":
             return Ranker(inputs, hidden, self.config.blocks)
         if self.config.voter != "standard":

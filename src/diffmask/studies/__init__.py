@@ -18,6 +18,7 @@ STUDIES = Registry(
         "question-answering": "diffmask.studies.question_answering:run",
         "sentiment": "diffmask.studies.sentiment:run",
         "sparse-attention": "diffmask.studies.sparse_attention:run",
+        "stability": "diffmask.studies.stability:run",
         "staying-true": "diffmask.studies.staying_true:run",
         "trade-off": "diffmask.studies.trade_off:run",
     },

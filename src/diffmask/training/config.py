@@ -62,6 +62,8 @@ class FitConfig:
                 raise SettingError(f"{name} must be 0 or more, got {getattr(self, name)}")
         if self.calibrate and self.objective.form == "rate":
             raise SettingError("calibrate shifts votes until a margin just holds: use it with form = margin")
+        if self.probe.members > 1 and self.objective.form == "rate":
+            raise SettingError("the votes of several members are cut at a margin: use members = 1, or form = margin")
         if self.probe.voter == "ranker" and (self.guard or not self.calibrate):
             raise SettingError("rankers learn an order, and the margin cuts it at the end: use guard off, calibrate on")
         if self.undecided < 0:

@@ -78,6 +78,11 @@ def fit(
 
     # Mixed precision and accumulation are the user's for their own training: gates need float32 and every step.
     accelerator = Accelerator(mixed_precision="no", gradient_accumulation_steps=1)
+    if settings.probe.members > 1:
+        from .committee import fit_committee  # which needs this file
+
+        place = None if directory is None else Path(directory)
+        return fit_committee(model, task, settings, accelerator.device, place, progress)
     checkpoint = None if directory is None else Path(directory) / CHECKPOINT
     home = model.device
     precision = torch.bfloat16 if settings.precision == "bf16" else None
