@@ -94,6 +94,8 @@ def test_a_fall_that_ties_alone_would_give_is_none_beyond_them():
         jobs += [made_up(seed, x, 0.4 * share + more, 0.5, share) for x, share, more in curve]
     found = claims(jobs)["M4"]
     assert found["verdict"] == "holds"
+    below = [made_up(seed, 0.95, 0.0, 0.5, 0.001) for seed in range(3)]  # its null was not measured: it has no say
+    assert claims(jobs + below)["M4"]["beside"] == found["beside"]
     assert found["beside"]["less what softmax attention cut to as many words would give"]["verdict"] == "undecided"
 
 
@@ -124,7 +126,8 @@ def test_what_ties_alone_give_is_read_off_between_the_measured_shares():
     dense = made_up(0, None)
     for share in (1.0, 0.6, 0.15, 0.02):
         assert tie_null(dense, share) == pytest.approx(0.4 * share)
-    assert tie_null(dense, 0.001) == pytest.approx(0.4 * min(CUTS))
+    assert tie_null(dense, 0.0195) == pytest.approx(0.4 * min(CUTS))  # as good as measured
+    assert math.isnan(tie_null(dense, 0.01))  # fewer words than were cut to
     assert above_ties([dense]) == {}
 
 

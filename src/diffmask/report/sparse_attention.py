@@ -35,12 +35,18 @@ def table(result: Mapping[str, Any]) -> str:
     parts = [f"Over {len(result['seeds'])} seeds, ± their standard deviation:", claims_table(summary, CLAIMS)]
     for number, title in TITLES.items():
         parts += [f"Table {number}. {title}:", cells_table(rows, number, KEYS)]
+        parts += [_widest(summary["accuracy_gaps"])] if number == "3" and summary["accuracy_gaps"] else []
     along = [row | {"table": "curve"} for row in rows if row["figure"] in CURVE]
     parts += ["Figure 3. Along λ (sparsemax is λ = 0), with the support that came of it:"]
     parts += [cells_table(along, "curve", KEYS)]
     parts += ["Attacks on single documents, which the paper has not:", cells_table(rows, "attacks", KEYS)]
     parts += ["DiffMask beside attention, on the same classifiers:", faithfulness_table(summary["faithfulness"])]
     return "\n\n".join([*parts, data_table(summary["datasets"]), f"{result['vectors']}."])
+
+
+def _widest(gaps: Mapping[str, float]) -> str:
+    name, gap = max(gaps.items(), key=lambda pair: abs(pair[1]))
+    return f"The widest gap to a published accuracy is {gap:+.3f}, {name}."
 
 
 def _empty(row: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -121,8 +122,8 @@ def _taus(jobs: Sequence[Job], figure: Callable[[Job], float]) -> dict[int, floa
     found = {}
     for seed in sorted({job["seed"] for job in jobs}):
         curve = [(job["sparsity"], figure(job)) for job in jobs if job["seed"] == seed and job["sparsity"] is not None]
-        first, second = torch.tensor(curve, dtype=torch.double).T
-        found[seed] = float(kendall(first, second))
+        known = torch.tensor([point for point in curve if not math.isnan(point[1])], dtype=torch.double).view(-1, 2)
+        found[seed] = float(kendall(*known.T))
     return found
 
 
@@ -142,14 +143,17 @@ def _beyond_ties(jobs: Sequence[Job], kind: str) -> Callable[[Job], float]:
 def cut_tau(jobs: Sequence[Job], job: Job, kind: str) -> float:
     """Return what τ would be if the softmax attention of the same seed kept as many words; NaN without one."""
     dense = [one for one in jobs if one["sparsity"] is None and one["seed"] == job["seed"]]
-    return tie_null(dense[0], job["support_share"], kind) if dense else float("nan")
+    return tie_null(dense[0], job["support_share"], kind) if dense else math.nan
 
 
 def tie_null(softmax: Job, share: float, kind: str = KINDS[0]) -> float:
-    """Read off what τ would be if softmax attention kept only this share of the words, between the shares measured."""
+    """Read off what τ would be if softmax attention kept only this share of the words, between the shares measured.
+
+    NaN below the smallest of them: few words more are far from as few, and would make ties look harmless.
+    """
     curve = sorted(zip(CUTS, (one["mean"] for one in softmax["truncated"][kind]), strict=True))
     if share <= curve[0][0]:
-        return float(curve[0][1])
+        return float(curve[0][1]) if share > 0.9 * curve[0][0] else math.nan
     for (low, first), (high, second) in pairwise(curve):
         if share <= high:
             return float(first + (second - first) * (share - low) / (high - low))
@@ -162,7 +166,7 @@ def _mean(job: Job, kind: str, name: str) -> float:
 
 def _number(value: float | None) -> float:
     """Return an average over documents; NaN where it was defined on none, which a result file writes as null."""
-    return float("nan") if value is None else float(value)
+    return math.nan if value is None else float(value)
 
 
 def _grouped(jobs: Sequence[Job], keys: Sequence[str]) -> dict[str, list[Job]]:
