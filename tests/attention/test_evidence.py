@@ -5,7 +5,8 @@ import torch
 
 from attentive_toys import make_corpus, make_documents, make_model, make_task
 from diffmask.attention.evidence import gather_evidence
-from diffmask.errors import ModelError
+from diffmask.attention.importance import measure_importance, state_entropy
+from diffmask.errors import DataError, ModelError
 
 CORPUS = make_corpus(24)
 TASK = make_task(CORPUS)
@@ -52,3 +53,9 @@ def test_the_model_is_left_as_it_was():
 def test_more_than_two_classes_are_refused():
     with pytest.raises(ModelError, match="this classifier has 3 classes: train one with labels = 1 or 2"):
         gather_evidence(make_model(TASK, labels=3), TASK, DOCUMENTS)
+
+
+@pytest.mark.parametrize("measure", [gather_evidence, measure_importance, state_entropy])
+def test_nothing_is_measured_on_no_documents(measure):
+    with pytest.raises(DataError, match="there are no documents to measure: give at least one"):
+        measure(make_model(TASK), TASK, [])

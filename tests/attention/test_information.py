@@ -98,5 +98,7 @@ def test_a_shared_codebook_needs_equal_widths():
 def test_nothing_to_count_is_refused():
     with pytest.raises(DataError, match="none of these documents has a word"):
         measure_information(make_model(TASK), TASK, [Document("never seen", 0)])
+    with pytest.raises(DataError, match="none of these documents has a word"):
+        measure_information(make_model(TASK), TASK, [])
     with pytest.raises(SettingError, match="clusters of the mutual information must be at least 1, got 0"):
         InformationConfig(clusters=0)

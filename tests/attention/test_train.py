@@ -12,7 +12,7 @@ from diffmask.attention.config import AttentiveTraining
 from diffmask.attention.quality import Quality, measure_quality
 from diffmask.attention.train import _groups, predict, train_attentive
 from diffmask.errors import DataError, ModelError, SettingError
-from diffmask.tasks.documents import DocumentTask
+from diffmask.tasks.documents import Document, DocumentTask
 from diffmask.tasks.words import Vocabulary
 
 CORPUS = make_corpus(96)
@@ -177,6 +177,19 @@ def test_documents_of_one_class_are_refused(split, name):
         train(make_model(TASK), corpus=one_class(split))
     with pytest.raises(DataError, match=f"the {name} documents have nothing"):
         train(make_model(TASK), corpus=replace(CORPUS, **{split: ()}))
+
+
+@pytest.mark.parametrize(("split", "name"), [("train", "training"), ("dev", "dev")])
+def test_a_document_without_words_is_refused_and_named(split, name):
+    documents = (*getattr(CORPUS, split)[:4], Document(" ", 0))
+    with pytest.raises(DataError, match=f"{name} document 5 of 5 has no words"):
+        train(make_model(TASK), corpus=replace(CORPUS, **{split: documents}))
+
+
+def test_documents_of_one_word_are_trained_on():
+    single = tuple(Document(f"class{label}", label) for label in (0, 1))
+    found = train(make_model(TASK), replace(QUICK, epochs=1), replace(CORPUS, train=CORPUS.train + single))
+    assert found.losses[0] > 0
 
 
 def test_labels_the_model_does_not_know_are_refused():

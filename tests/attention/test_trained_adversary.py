@@ -13,6 +13,7 @@ from diffmask.attention.evidence import gather_evidence
 from diffmask.attention.train import train_attentive
 from diffmask.attention.trained_adversary import AdversaryConfig, measure_apart, train_adversary
 from diffmask.errors import DataError, ModelError, SettingError
+from diffmask.tasks.documents import Document
 
 CORPUS = make_corpus(96)
 TASK = make_task(CORPUS)
@@ -94,6 +95,10 @@ def test_training_ends_when_patience_is_out_with_the_weights_of_the_lowest_loss(
 def test_what_cannot_be_attacked_is_refused(base):
     with pytest.raises(DataError, match="got none"):
         train_adversary(base, TASK, ())
+    with pytest.raises(DataError, match="adversary's document 1 of 1 has no words"):
+        train_adversary(base, TASK, [Document("", 0)])
+    with pytest.raises(DataError, match="no documents to measure"):
+        measure_apart(base, base, TASK, [])
     with pytest.raises(ModelError, match="3 classes"):
         train(make_model(TASK, labels=3), epochs=1)
     with pytest.raises(SettingError, match="at least 0, got -1"):

@@ -8,7 +8,7 @@ import pytest
 from diffmask.report import PICTURES, TABLES
 
 RESULTS = Path(__file__).parents[2] / "results"
-FILES = ["digits", "embedded_model", "question_answering", "sentiment"]
+FILES = ["attention_cost", "digits", "embedded_model", "question_answering", "sentiment"]
 
 
 def read(name):

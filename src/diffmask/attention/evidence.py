@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..errors import ModelError
+from ..errors import DataError, ModelError
 from ..tasks.documents import Document, DocumentTask
 from ..training.draws import content_seeds
 from .classifier import Attended, AttentiveClassifier
@@ -92,7 +92,9 @@ def gather_evidence(
 
 
 def by_length(documents: Sequence[Document]) -> list[int]:
-    """Return the rows of documents, the shortest first."""
+    """Return the rows of documents, the shortest first; there must be one."""
+    if not documents:
+        raise DataError("there are no documents to measure: give at least one")
     return sorted(range(len(documents)), key=lambda row: documents[row].length)
 
 

@@ -124,7 +124,8 @@ def gather_states(
 
 def choose_words(task: DocumentTask, documents: Sequence[Document], config: InformationConfig) -> Int[Tensor, " word"]:
     """Return the numbers of the words that are looked at; special and unknown words are never among them."""
-    numbers = torch.tensor([number for document in documents for number in task.numbers(document.text)])
+    every = [number for document in documents for number in task.numbers(document.text)]
+    numbers = torch.tensor(every, dtype=torch.long)
     counts = torch.bincount(numbers, minlength=len(task.vocabulary)).double()
     counts[: task.vocabulary.first_word] = 0
     count = min(config.count, int((counts > 0).sum()))

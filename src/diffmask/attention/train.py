@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError, ModelError, SettingError
-from ..tasks.documents import Document, DocumentTask, check_classes, padded
+from ..tasks.documents import Document, DocumentTask, check_classes, check_words, padded
 from ..training.random import NOISE, batch_indices, generator
 from .classifier import AttentiveClassifier
 from .config import AttentiveTraining
@@ -166,6 +166,7 @@ def _check(
     """Refuse what would fail late or mislead."""
     for documents, split in ((train, "training"), (dev, "dev")):
         check_classes(documents, split)
+        check_words(documents, split)
         _check_labels(documents, split, max(2, model.config.labels))
     if model.config.labels > 2 and config.select == "auc":
         raise SettingError("select = auc is for two classes: select by accuracy or f1")

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ..errors import DataError, ModelError, SettingError
-from ..tasks.documents import Document, DocumentTask, padded
+from ..tasks.documents import Document, DocumentTask, check_words, padded
 from ..training.random import batch_indices
 from .attacks import jensen_shannon
 from .classifier import Attended, AttentiveClassifier, make_classifier
@@ -80,6 +80,7 @@ def train_adversary(
     config = config or AdversaryConfig()
     if not documents:
         raise DataError("an adversary is trained on documents, got none")
+    check_words(documents, "the adversary's")
     base.eval()
     model = _start(base, config, vectors)
     rows = [task.numbers(document.text) for document in documents]

@@ -7,6 +7,7 @@ from ..registry import Registry
 TABLES = Registry(
     "table",
     {
+        "attention-cost": "diffmask.report.plain_results:attention_cost",
         "cifar10": "diffmask.report.cifar10:table",
         "digits": "diffmask.report.digits:table",
         "embedded-model": "diffmask.report.plain_results:embedded",
@@ -27,6 +28,7 @@ TABLES = Registry(
 PICTURES = Registry(
     "picture",
     {
+        "attention-cost": "diffmask.report.plain_results:none",
         "cifar10": "diffmask.report.cifar10:pictures",
         "digits": "diffmask.report.digits:pictures",
         "demo": "diffmask.report.explanations:pictures",

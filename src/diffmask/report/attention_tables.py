@@ -9,14 +9,23 @@ Row = Mapping[str, Any]
 
 
 def claims_table(summary: Mapping[str, Any], texts: Mapping[str, str]) -> str:
-    """Return one line per claim: what is claimed, whether it holds here, and how many cells say so."""
-    lines = ["| claim | verdict | cells for | against | of |", "|---|---|---|---|---|"]
+    """Return every claim with its verdict and the numbers that say so, its parts and what stands beside it below it."""
+    lines = ["| claim | verdict | cells for | against | of | mean difference, lowest to highest |", "|---" * 6 + "|"]
     for name, verdict in summary["claims"].items():
         found = summary["claim_figures"][name]
-        lines.append(
-            f"| {name}: {texts[name]} | **{verdict}** | {found['for']} | {found['against']} | {found['cells']} |"
-        )
+        lines.append(_claim(f"{name}: {texts[name]}", f"**{verdict}**", found))
+        lines += [_claim(f"{name}: – {part}", one["verdict"], one) for part, one in found.get("parts", {}).items()]
+        beside = {part: one for part, one in found.get("beside", {}).items() if one["cells"]}
+        lines += [_claim(f"{name}: *beside it:* {part}", one["verdict"], one) for part, one in beside.items()]
     return "\n".join(lines)
+
+
+def _claim(text: str, verdict: str, found: Mapping[str, Any]) -> str:
+    """Return a line; a claim with parts has no cells of its own."""
+    counts = [str(found.get(key, "")) for key in ("for", "against", "cells")]
+    known = [value for value in found.get("differences", {}).values() if value is not None]
+    numbers = f"{sum(known) / len(known):.3f}, {min(known):.3f} to {max(known):.3f}" if known else ""
+    return f"| {' | '.join([text, verdict, *counts, numbers])} |"
 
 
 def cells_table(rows: Sequence[Row], table: str, keys: Sequence[str]) -> str:
@@ -32,13 +41,15 @@ def cells_table(rows: Sequence[Row], table: str, keys: Sequence[str]) -> str:
 
 
 def cell(row: Row) -> str:
-    """Write a figure with its spread over seeds, and the published one in brackets."""
+    """Write a figure with its spread over seeds, the published one in brackets, and on how much it is not defined."""
     if row["mean"] is None:
         return "–"
     shown = f"{row['mean']:.3f}"
     if row["spread"] is not None:
         shown += f" ± {row['spread']:.3f}"
-    return shown if row["published"] is None else f"{shown} ({row['published']:.3f})"
+    if row["published"] is not None:
+        shown += f" ({row['published']:.3f})"
+    return f"{shown}, undefined on {row['undefined']} of {row['documents']}" if row.get("undefined") else shown
 
 
 def faithfulness_table(found: Mapping[str, Any]) -> str:
@@ -50,6 +61,14 @@ def faithfulness_table(found: Mapping[str, Any]) -> str:
             count = f"{figures['diffmask_better']} of {figures['defined']} classifiers"
             lines.append(f"| {metric} | {figures['better']} | {means} | {count} |")
     return "\n".join(lines)
+
+
+def seeds_of(rows: Sequence[Row], table: str) -> str:
+    """Say over how many seeds the cells of a table are."""
+    counts = sorted({len(row["values"]) for row in rows if row["table"] == table})
+    if not counts:
+        return "not measured"
+    return f"{counts[-1]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
 def data_table(datasets: Mapping[str, Mapping[str, Any]]) -> str:

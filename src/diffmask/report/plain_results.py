@@ -1,4 +1,4 @@
-"""Tables of the studies that need no pictures: the embedded model and the needles."""
+"""Tables of what needs no pictures: the embedded model, the needles, and what measuring attention costs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def needles(result: Mapping[str, Any]) -> str:
             cells[2:] = [f"{mean(r['kept'] for r in rows):.1f}", f"{mean(r['needle_kept'] for r in rows):.1%}"]
         lines.append(f"| {method} | {depth} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def attention_cost(result: Mapping[str, Any]) -> str:
+    """Return how many seconds each measure takes, a column per classifier."""
+    totals, sentences = result["summary"]["seconds"], result["summary"]["sentences"]
+    lines = [f"| seconds for {sentences} sentences | {' | '.join(totals)} |", "|---" * (1 + len(totals)) + "|"]
+    rows = result["rows"]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        seconds = [f"{row['seconds']:.1f}" for row in rows if row["part"] == part]
+        lines.append(f"| {part} | {' | '.join(seconds)} |")
+    return "\n".join([*lines, f"| all | {' | '.join(f'{seconds:.1f}' for seconds in totals.values())} |"])
 
 
 def none(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .attention_tables import cells_table, claims_table, data_table, faithfulness_table
@@ -13,28 +13,45 @@ if TYPE_CHECKING:
 
 CLAIMS = {
     "M1": "attention agrees with hidden states more than with inputs",
-    "M2": "hidden states depend on many inputs",
-    "M3": "the entropy of input gradients falls with λ",
-    "M4": "agreement with inputs falls with λ on IMDb",
+    "M2": "hidden states depend on many inputs: entropy above 0.5",
+    "M3": "the entropy of input gradients falls with λ as in Table 2",
+    "M4": "agreement with inputs falls with λ on IMDb (−τ of it with λ)",
     "M5": "a frozen adversary loses accuracy, an unfrozen one does not",
 }
 TITLES = {
     "3": "Test accuracy",
     "1": "Entropy of the inputs' influence on a hidden state",
     "2": "Kendall's τ-b between λ and the entropy of input gradients",
-    "5": "Adversaries",
-    "6": "Kendall's τ-b of attention with importance, on its support alone, by shared zeros alone, and of the scores",
+    "5": "Adversaries; which projection theirs attacked is not printed",
+    "6": "Kendall's τ-b of attention with importance; of sparse attention with its nulls",
 }
+CURVE = ("words with weight", "share of the words", "τ gradient-inputs every", "τ gradient-inputs cut")
+KEYS = ("encoder", "projection")
 
 
 def table(result: Mapping[str, Any]) -> str:
     """Return the claims, the paper's tables with the published figures in brackets, and DiffMask beside attention."""
-    summary, rows = result["summary"], result["rows"]
+    summary, rows = result["summary"], [row for row in result["rows"] if not _empty(row)]
     parts = [f"Over {len(result['seeds'])} seeds, ± their standard deviation:", claims_table(summary, CLAIMS)]
     for number, title in TITLES.items():
-        parts += [f"Table {number}. {title}:", cells_table(rows, number, ("encoder", "projection"))]
+        parts += [f"Table {number}. {title}:", cells_table(rows, number, KEYS)]
+        parts += [_widest(summary["accuracy_gaps"])] if number == "3" and summary["accuracy_gaps"] else []
+    along = [row | {"table": "curve"} for row in rows if row["figure"] in CURVE]
+    parts += ["Figure 3. Along λ (sparsemax is λ = 0), with the support that came of it:"]
+    parts += [cells_table(along, "curve", KEYS)]
+    parts += ["Attacks on single documents, which the paper has not:", cells_table(rows, "attacks", KEYS)]
     parts += ["DiffMask beside attention, on the same classifiers:", faithfulness_table(summary["faithfulness"])]
     return "\n\n".join([*parts, data_table(summary["datasets"]), f"{result['vectors']}."])
+
+
+def _widest(gaps: Mapping[str, float]) -> str:
+    name, gap = max(gaps.items(), key=lambda pair: abs(pair[1]))
+    return f"The widest gap to a published accuracy is {gap:+.3f}, {name}."
+
+
+def _empty(row: Mapping[str, Any]) -> bool:
+    """Say whether a row says nothing new: softmax has no zeros, so that its agreement is that of all words."""
+    return row["projection"] == "softmax" and row["figure"].startswith("τ ") and not row["figure"].endswith(" every")
 
 
 def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
@@ -92,8 +109,21 @@ def _curves(result: Mapping[str, Any]) -> Figure:
             y = [sum(points[value]) / len(points[value]) for value in x]
             axis.plot(range(len(x)), y, marker=MARKERS[number], color=COLOURS[number], label=dataset)
             axis.set_xticks(range(len(x)), [f"{value:g}" for value in x])
+            cut = _cut_points(result, dataset, encoder, x)
+            axis.plot(range(len(x)), cut, color=COLOURS[number], linestyle=":")
         axis.set_title(encoder, fontsize=9)
         axis.set_xlabel("λ")
     axes[0].set_ylabel("τ-b with input gradients")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, title="dotted: softmax, cut", title_fontsize=6)
     return figure
+
+
+def _cut_points(result: Mapping[str, Any], dataset: str, encoder: str, sparsities: Sequence[float]) -> list[float]:
+    """Return, along λ, what softmax attention that keeps as many words would give."""
+    found = {
+        row["projection"]: row["mean"]
+        for row in result["rows"]
+        if (row["dataset"], row["encoder"], row["figure"]) == (dataset, encoder, "τ gradient-inputs cut")
+    }
+    names = ["sparsemax" if value == 0 else f"sparsegen {value:g}" for value in sparsities]
+    return [float("nan") if found.get(name) is None else float(found[name]) for name in names]

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .attention_tables import cells_table, claims_table, data_table, faithfulness_table
+from .attention_tables import cells_table, claims_table, data_table, faithfulness_table, seeds_of
 from .style import COLOURS, MARKERS, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CLAIMS = {
-    "T1": "tying and MLM make more hang on the attention",
+    "T1": "tying and MLM make more hang on the attention, at about the same F1",
     "T2": "hidden states keep their words: residual, then tying, then MLM, then base",
-    "T3": "single words are less sure under tying and MLM",
+    "T3": "single words are less sure of the answer under tying and MLM",
     "T4": "deeper base classifiers hang less on their attention",
-    "T5": "dot attention drawn by default stays more uniform than drawn from N(0, 1)",
+    "T5": "dot attention drawn by default stays uniform, drawn from N(0, 1) it does not",
 }
 TITLES = {
     "1": "F1, and what uniform and permuted attention take from it",
     "2": "Mutual information of words and hidden states, in nats: plain, by chance, and the difference",
     "3": "Probability of the answer with all weight on one word",
     "6": "Table 1 for deeper encoders",
+    "figure 1": "What an adversary costs: JSD of the attention, TVD of the answers",
 }
 KEYS = ("alignment", "layers", "variant")
 
@@ -32,14 +33,15 @@ def table(result: Mapping[str, Any]) -> str:
     summary, rows = result["summary"], result["rows"]
     parts = [_about(result), claims_table(summary, CLAIMS)]
     for number, title in TITLES.items():
-        parts += [f"Table {number}. {title}:", cells_table(rows, number, KEYS)]
+        name = number.capitalize() if number.startswith("figure") else f"Table {number}"
+        parts += [f"{name}. {title} ({seeds_of(rows, number)}):", cells_table(rows, number, KEYS)]
     parts += ["DiffMask beside attention, on the same classifiers:", faithfulness_table(summary["faithfulness"])]
     return "\n\n".join([*parts, data_table(summary["datasets"]), f"{result['vectors']}."])
 
 
 def _about(result: Mapping[str, Any]) -> str:
     """Say over how many seeds the figures are, and what is not finished."""
-    said, jobs = f"Over {len(result['seeds'])} seeds, ± their standard deviation", result["jobs"]
+    said, jobs = f"Over up to {len(result['seeds'])} seeds, ± their standard deviation", result["jobs"]
     if len(jobs) == result["wanted"]:
         return f"{said}:"
     seeds = {name: len({job["seed"] for job in jobs if job["dataset"] == name}) for name in _names(jobs)}

@@ -6,6 +6,7 @@ sparsegen can be undone by the scale of the scores, so the support that came of 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -79,6 +80,10 @@ def run(setup: Setup) -> News:
         for sparsity in lambdas
     ]
     yield len(jobs)
+    if setup.take_over and not setup.jobs and not work.is_dir() and (before := finished_in(setup.output)):
+        yield f"{len(before['jobs'])} classifiers of {setup.output} are summed up anew"
+        yield write(setup, before["seeds"], before["jobs"], before["made_with"])
+        return
     done, directory = {}, setup.find_data("sst").parent
     pool = pool_vectors(directory, size, work / "vectors.safetensors")
     run_one = partial(run_job, jobs, size, directory, pool)
@@ -87,10 +92,24 @@ def run(setup: Setup) -> News:
         job = jobs[number]
         yield f"{job.dataset}, {job.encoder}, {job.projection}, seed {job.seed}: accuracy {found['accuracy']:.3f}"
     finished = [done[number] for number in sorted(done)]
-    rows = table_cells(finished)
-    more = {"jobs": finished, "vectors": VECTORS, "cuts": CUTS, "made_with": made_with(work, len(jobs))}
-    summary = summarise(finished, rows, range(setup.seeds), size.datasets)
-    yield write_result(setup.output, "sparse-attention", setup.command, range(setup.seeds), summary, rows, **more)
+    yield write(setup, range(setup.seeds), finished, made_with(work, len(jobs)))
+
+
+def write(setup: Setup, seeds: Sequence[int], jobs: Sequence[dict[str, Any]], makers: Any) -> dict[str, Any]:
+    """Sum up what the jobs found, and write it down with them."""
+    rows = table_cells(jobs)
+    summary = summarise(jobs, rows, seeds, list(dict.fromkeys(job["dataset"] for job in jobs)))
+    more = {"jobs": jobs, "vectors": VECTORS, "cuts": CUTS, "made_with": makers}
+    return write_result(setup.output, "sparse-attention", setup.command, seeds, summary, rows, **more)
+
+
+def finished_in(path: Path) -> dict[str, Any] | None:
+    """Read a finished result file of this study, whose jobs can be summed up without being run; None if it is none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("study") == "sparse-attention" else None
 
 
 def run_job(jobs: Sequence[Job], size: AttentiveSize, directory: Path, pool: Path, number: int) -> dict[str, Any]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .attentive import faithfulness
-from .claims import average, judge, spread
+from .claims import average, spread
+from .staying_true_claims import Job, claims
 from .staying_true_published import KEEPERS, TABLE1, TABLE2, TABLE3, TABLE6
-
-Job = Mapping[str, Any]
-Figure = Callable[[Job], float]
-KINDS = ("uniform", "permuted")
-UNIFORM = 0.99  # an entropy of attention above it counts as uniform
 
 
 def table_cells(jobs: Sequence[Job]) -> list[dict[str, Any]]:
@@ -34,7 +30,8 @@ def _drop_rows(about: dict[str, Any], jobs: Sequence[Job]) -> list[dict[str, Any
     rows = [_cell(about, table, "F1", [job["f1"] for job in jobs], f1)]
     for kind, theirs in (("uniform", uniform), ("permuted", permuted)):
         rows.append(_cell(about, table, f"F1 drop, {kind}", [job[kind]["f1"] for job in jobs], theirs))
-        rows.append(_cell(about, table, f"accuracy drop, {kind}", [job[kind]["accuracy"] for job in jobs], None))
+        for figure, name in (("accuracy", "accuracy"), ("auc", "AUC")):
+            rows.append(_cell(about, table, f"{name} drop, {kind}", [job[kind][figure] for job in jobs], None))
     rows.append(_cell(about, table, "entropy of attention", [job["attention_entropy"]["mean"] for job in jobs], None))
     return rows
 
@@ -76,77 +73,3 @@ def summarise(jobs: Sequence[Job], seeds: Sequence[int], datasets: Sequence[str]
         "datasets": {job["dataset"]: job["data"] for job in jobs},
         "faithfulness": faithfulness([job["faithfulness"] for job in jobs if "faithfulness" in job]),
     }
-
-
-def claims(jobs: Sequence[Job], datasets: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Judge T1 to T5 of the research file; differences are between classifiers of the same seed."""
-    find = _Finder(jobs)
-    both, kept = ("additive", "dot"), ("tying", "mlm")
-    pairs = [(dataset, alignment, variant) for dataset in datasets for alignment in both for variant in kept]
-    drops = {
-        f"{d} {a} {v} {kind}": find.gap((d, v, a, 1), (d, "base", a, 1), _drop(kind))
-        for d, a, v in pairs
-        for kind in KINDS
-    }
-    loss = {
-        f"{d} {a} {v}": average(find.gap((d, v, a, 1), (d, "base", a, 1), lambda job: job["f1"])) for d, a, v in pairs
-    }
-    surer = {f"{d} {a} {v}": find.gap((d, "base", a, 1), (d, v, a, 1), _word) for d, a, v in pairs}
-    deepest = max(job["layers"] for job in jobs)
-    depth = {
-        f"{d} {kind}": find.gap((d, "base", "additive", 1), (d, "base", "additive", deepest), _drop(kind))
-        for d in datasets
-        for kind in KINDS
-    }
-    start = {f"{d}": find.gap((d, "default query", "dot", 1), (d, "base", "dot", 1), _entropy) for d in datasets}
-    stays = {d: average([_entropy(job) for job in find((d, "default query", "dot", 1)).values()]) for d in datasets}
-    return {
-        "T1": judge(drops, f1_change=loss),
-        "T2": judge(_information(find, datasets, "corrected"), plain=judge(_information(find, datasets, "plain"))),
-        "T3": judge(surer),
-        "T4": judge(depth, layers=deepest),
-        "T5": judge(start, default_entropy=stays, uniform_above=UNIFORM),
-    }
-
-
-def _information(find: _Finder, datasets: Sequence[str], kind: str) -> dict[str, list[float]]:
-    """Return how much more each keeper of words keeps than the one below it: residual, tying, MLM, base."""
-    order = [("residual", "tying"), ("tying", "mlm"), ("mlm", "base")]
-    return {
-        f"{d} {words} {first} over {second}": find.gap(
-            (d, first, "additive", 1),
-            (d, second, "additive", 1),
-            lambda job, w=words: float(job["information"][w][kind]),  # type: ignore[misc]
-        )
-        for d in datasets
-        for words in ("frequent", "sampled")
-        for first, second in order
-    }
-
-
-class _Finder:
-    """Finds the jobs of a setting by seed."""
-
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self.jobs = jobs
-
-    def __call__(self, setting: tuple[str, str, str, int]) -> dict[int, Job]:
-        keys = ("dataset", "variant", "alignment", "layers")
-        return {job["seed"]: job for job in self.jobs if tuple(job[key] for key in keys) == setting}
-
-    def gap(self, first: tuple[str, str, str, int], second: tuple[str, str, str, int], figure: Figure) -> list[float]:
-        """Return how much more a figure is in one setting than in the other, seed by seed."""
-        one, other = self(first), self(second)
-        return [figure(one[seed]) - figure(other[seed]) for seed in sorted(one.keys() & other.keys())]
-
-
-def _drop(kind: str) -> Figure:
-    return lambda job: float(job[kind]["f1"])
-
-
-def _word(job: Job) -> float:
-    return float(job["word_probability"]["macro"])
-
-
-def _entropy(job: Job) -> float:
-    return float(job["attention_entropy"]["mean"])

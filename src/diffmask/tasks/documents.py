@@ -136,6 +136,16 @@ def check_classes(documents: Sequence[Document], split: str) -> None:
         )
 
 
+def check_words(documents: Sequence[Document], split: str) -> None:
+    """Refuse a document without words: nothing in it could be attended to."""
+    for number, document in enumerate(documents, 1):
+        if not document.text.split():
+            raise DataError(
+                f"{split} document {number} of {len(documents)} has no words, and a classifier would learn its label "
+                "from nothing: leave such documents out, e.g. with documents_within(documents, 1)"
+            )
+
+
 def split_documents(
     documents: Sequence[Document], share: float, seed: int
 ) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
