@@ -11,6 +11,7 @@ from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification, TokenClassification
 from diffmask.training.cache import Cache
 from diffmask.training.fit import fit
+from diffmask.training.rows import marks_of
 from diffmask.training.step import look
 from tiny_text import TEXTS, make_model, make_tokenizer
 from toys import evidence_model, evidence_task, small_recipe
@@ -158,6 +159,13 @@ def test_an_augmentation_that_shows_only_later_ends_the_remembering(caplog):
         seen, expected = cache.look(rows, batch, 1), look(model, task, batch)
     torch.testing.assert_close(seen.original["output"].raw, expected.original["output"].raw)
     assert not cache.heads and "another input of the same example" in caplog.text
+
+
+def test_a_flipped_image_is_another_one():
+    images = torch.linspace(0, 1, 8).round(decimals=1).repeat(2, 3, 64, 8)  # numbers with few bits
+    real = torch.ones(2, 4, dtype=torch.bool)
+    whole, flipped = (marks_of([some], real, padded=False) for some in (images, images.flip(3)))
+    assert (whole != flipped).all() and (whole == marks_of([images.clone()], real, padded=False)).all()
 
 
 def test_the_same_example_among_others_is_the_same_example(caplog):
