@@ -23,7 +23,6 @@ from .alive import Name, held_bytes, most_bytes
 from .clock import ratios
 from .subjects import BATCH, LARGE, Subject, minilm
 
-
 WEIGHTS, GATES, STATES = "weights", "gates", "states kept for the masked pass"
 SAVED, GRADIENTS = "activations saved for the backward pass", "gradients"
 

@@ -1,8 +1,12 @@
 """What the benchmarks say of memory: a figure for each device, and what the bytes are for."""
 
 import gc
+import sys
+from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.alive import most_bytes
 from benchmarks.performance import summarise
