@@ -1,10 +1,12 @@
-"""How many bytes are in tensors at most while something runs, on a device that does not count them itself."""
+"""How many bytes are in tensors at most while something runs, and what for, on a device that does not count them."""
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,46 +16,58 @@ from torch.utils._pytree import tree_leaves
 
 
 class Alive(TorchDispatchMode):
-    """Adds up the memory of every tensor that is made, and takes it off again when it goes."""
+    """Adds up the memory of every tensor that is made, and takes it off again when it goes.
+
+    What is made counts as of the kind that is named at that time; `at_most` holds the bytes of each kind when there
+    were most of them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = self.most = 0
+        self.kind, self.now, self.at_most = "", Counter[str](), Counter[str]()
         self.known: dict[int, weakref.ref[Any]] = {}
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         made = func(*args, **(kwargs or {}))
-        self.add(leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor))
+        self.add((leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)), self.kind)
         return made
 
-    def add(self, tensors: Iterable[Tensor]) -> None:
+    def add(self, tensors: Iterable[Tensor], kind: str) -> None:
         """Count tensors that are there already, or were made just now."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
             key, size = storage._cdata, storage.nbytes()
             if key not in self.known:
-                self.known[key] = weakref.ref(storage, lambda _, key=key, size=size: self._gone(key, size))
-                self.now += size
-        self.most = max(self.most, self.now)
+                self.known[key] = weakref.ref(storage, lambda _, gone=(key, kind, size): self._gone(*gone))
+                self.now[kind] += size
+        if self.now.total() > self.at_most.total():
+            self.at_most = Counter(self.now)
 
-    def _gone(self, key: int, size: int) -> None:
+    def _gone(self, key: int, kind: str, size: int) -> None:
         self.known.pop(key, None)
-        self.now -= size
+        self.now[kind] -= size
 
 
-def most_bytes(run: Callable[[], object], alive: Iterable[Tensor]) -> int:
-    """Return the most bytes in tensors while `run` runs, with those that are there before and stay."""
+Name = Callable[[str], None]  # says of what kind the tensors are that are made from now on
+
+
+def most_bytes(run: Callable[[Name], object], alive: Mapping[str, Iterable[Tensor]]) -> Counter[str]:
+    """Return the most bytes in tensors while `run` runs, by kind, with those that are there before and stay.
+
+    A GPU counts its bytes itself, and all of them as of one kind.
+    """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-        run()
-        return int(torch.cuda.max_memory_allocated())
+        run(lambda _: None)
+        return Counter({"all": int(torch.cuda.max_memory_allocated())})
     count = Alive()
-    count.add(alive)
+    for kind, tensors in alive.items():
+        count.add(tensors, kind)
     with count:
-        run()
-    return count.most
+        run(partial(setattr, count, "kind"))
+    return count.at_most
 
 
 def held_bytes() -> int:

@@ -37,7 +37,10 @@ PARTS: dict[str, Callable[[str, int], list[dict[str, Any]]]] = {
 
 
 def summarise(devices: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return one figure per bar; where both devices measured it, the CPU's, and the GPU's stands in its rows."""
+    """Return one figure per bar; where both devices measured it, the CPU's, and the GPU's stands in its rows.
+
+    Explaining and memory have a figure for each device; of both kinds of probe, the larger memory counts.
+    """
     found: dict[str, Any] = {}
     for device in ("cuda", "cpu"):  # the later one wins
         rows = [row for part in devices.get(device, {}).get("parts", {}).values() for row in part]
@@ -52,7 +55,7 @@ def summarise(devices: dict[str, dict[str, Any]]) -> dict[str, Any]:
 NAMES = (
     *("explain_over_forward_cpu", "explain_over_forward_gpu", "ig_over_explain", "loo_over_explain"),
     *("shap_over_explain", "input_step", "input_step_cached", "hidden_step", "hidden_step_cached"),
-    *("memory_over_finetune", "fit_speedup", "bulk_over_local"),
+    *("memory_over_finetune", "memory_over_finetune_gpu", "fit_speedup", "bulk_over_local"),
 )
 RIVALS = {"integrated": "ig_over_explain", "leave": "loo_over_explain", "KernelSHAP": "shap_over_explain"}
 
@@ -65,7 +68,7 @@ def _figure(row: dict[str, Any], device: str) -> str | None:
     if part == "rival":
         return next(name for start, name in RIVALS.items() if measure.startswith(start))
     if part == "memory" and measure in ("input", "hidden"):
-        return "memory_over_finetune"
+        return f"memory_over_finetune{'_gpu' if device == 'cuda' else ''}"
     return {"whole fit": "fit_speedup", "bulk": "bulk_over_local"}.get(part)
 
 

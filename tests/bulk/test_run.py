@@ -83,6 +83,7 @@ def test_an_interrupt_while_a_shard_is_written_leaves_no_part_of_it(embedded, so
 def test_what_killed_workers_left_behind_is_tidied_away(embedded, source, tmp_path):
     plan = make_plan(embedded, source, tmp_path / "out", CONFIG)
     (tmp_path / "out" / ".part-00001.parquet.abcd").write_bytes(b"PAR1")
+    (tmp_path / "out" / "._manifest.json.abcd").write_bytes(b"{")
     list(plan.work())
     plan.finish()
     assert not list((tmp_path / "out").glob(".*"))
@@ -117,6 +118,17 @@ def test_the_shards_of_another_run_are_never_touched(embedded, source, tmp_path,
     with pytest.raises(StorageError, match=r"shards of another run .* nothing was overwritten"):
         explain_file(embedded, source, out, dataclasses.replace(CONFIG, **change))
     assert files(out) == before
+
+
+def test_a_table_beside_the_shards_is_not_taken_for_one_of_them(embedded, source, tmp_path):
+    plan = make_plan(embedded, source, tmp_path / "out", CONFIG)
+    next(plan.work())
+    shard = tmp_path / "out" / "part-00000.parquet"
+    (tmp_path / "out" / "part-00009.parquet").write_bytes(shard.read_bytes())
+    before = files(tmp_path / "out")
+    with pytest.raises(StorageError, match=r"holds part-00009\.parquet, which is not of this run.*nothing was written"):
+        explain_file(embedded, source, tmp_path / "out", CONFIG)
+    assert files(tmp_path / "out") == before
 
 
 def test_another_input_is_another_run(embedded, source, tmp_path):

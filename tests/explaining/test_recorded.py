@@ -141,6 +141,29 @@ def test_a_probe_that_changed_is_recorded_anew(fitted, on_a_gpu):
     assert recorded(fitted, 0, run_of(fitted)) is not first
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda patch: patch.setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
+        lambda patch: patch.setattr(torch, "get_autocast_dtype", lambda _: torch.bfloat16),
+        lambda patch: patch.setattr(torch, "get_float32_matmul_precision", lambda: "medium"),
+    ],
+)
+def test_another_precision_is_recorded_anew(fitted, on_a_gpu, monkeypatch, change):
+    first = recorded(fitted, 0, run_of(fitted))
+    change(monkeypatch)
+    assert recorded(fitted, 0, run_of(fitted)) is not first
+
+
+def test_a_buffer_that_is_elsewhere_is_recorded_anew(fitted, on_a_gpu, monkeypatch):
+    model = fitted.model.model
+    monkeypatch.setitem(model._buffers, "scale", torch.ones(3))
+    first = recorded(fitted, 0, run_of(fitted))
+    assert recorded(fitted, 0, run_of(fitted)) is first
+    model._buffers["scale"] = torch.ones(3)
+    assert recorded(fitted, 0, run_of(fitted)) is not first
+
+
 def test_a_fit_keeps_few_recordings_those_used_last(fitted, on_a_gpu):
     first = recorded(fitted, 0, run_of(fitted))
     for number in range(1, MOST):

@@ -1,6 +1,7 @@
 """The original pass of an example is remembered, and a fit with it ends where one without it does."""
 
 import logging
+import os
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification, TokenClassification
 from diffmask.training.cache import Cache
 from diffmask.training.fit import fit
+from diffmask.training.rows import marks_of
 from diffmask.training.step import look
 from tiny_text import TEXTS, make_model, make_tokenizer
 from toys import evidence_model, evidence_task, small_recipe
@@ -131,6 +133,92 @@ def test_augmented_data_are_not_remembered(declared, caplog):
         cache = Cache(model, task, "memory", BIG, CPU)
     assert not cache.heads
     assert ("draws its batches at random" if declared else "another 'tokens' of the same example") in caplog.text
+
+
+class Flipping(TensorTask):
+    """Begins to draw its batches at random after some of them, as a rare augmentation may, and says nothing."""
+
+    made, calm = 0, 12
+
+    def collate(self, examples):
+        batch, self.made = super().collate(examples), self.made + 1
+        if self.made > self.calm:
+            batch.inputs["tokens"].copy_(batch.inputs["tokens"].flip(1) * batch.valid)
+        return batch
+
+
+def test_an_augmentation_that_shows_only_later_ends_the_remembering(caplog):
+    plain = evidence_task()
+    model, task = evidence_model(), Flipping(plain.inputs, plain.valid, "bernoulli")
+    rows = list(range(8))
+    with caplog.at_level(logging.WARNING), model.frozen():
+        cache = Cache(model, task, "memory", BIG, CPU)
+        cache.look(rows, task.collate(rows), 1)
+        task.made = task.calm
+        batch = task.collate(rows)
+        seen, expected = cache.look(rows, batch, 1), look(model, task, batch)
+    torch.testing.assert_close(seen.original["output"].raw, expected.original["output"].raw)
+    assert not cache.heads and "another input of the same example" in caplog.text
+
+
+def test_a_flipped_image_is_another_one():
+    images = torch.linspace(0, 1, 8).round(decimals=1).repeat(2, 3, 64, 8)  # numbers with few bits
+    real = torch.ones(2, 4, dtype=torch.bool)
+    whole, flipped = (marks_of([some], real, padded=False) for some in (images, images.flip(3)))
+    assert (whole != flipped).all() and (whole == marks_of([images.clone()], real, padded=False)).all()
+
+
+def test_the_same_example_among_others_is_the_same_example(caplog):
+    model, task = text_subject()
+    with caplog.at_level(logging.WARNING):
+        cache, *_ = looked_twice(model, task)
+    assert cache.heads and not caplog.text
+
+
+def test_a_model_in_low_precision_may_differ_by_its_rounding(monkeypatch):
+    model, task = text_subject()
+    rounding = [0.0]
+    last = model.sites[-1].module
+
+    def round_off(module, given, found):  # a state in float32 of numbers that were computed in bfloat16
+        rounding[0] += 0.01
+        return found + rounding[0]
+
+    last.register_forward_hook(round_off)
+    assert not Cache(model, task, "memory", BIG, CPU).heads
+    with model.computing(torch.bfloat16):
+        assert Cache(model, task, "memory", BIG, CPU).heads
+
+
+def test_a_cache_on_disk_takes_no_more_than_is_free_there(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("diffmask.training.cache.disk_usage", lambda _: type("Usage", (), {"free": 3000}))
+    with caplog.at_level(logging.WARNING):
+        cache = Cache(evidence_model(), evidence_task(), "disk", BIG, CPU, tmp_path)
+    assert cache.heads and not cache.states and "more than is free on its disk (2.93 KiB)" in caplog.text
+    cache.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps the name of a file that is open")
+def test_a_killed_fit_leaves_no_large_files_behind(tmp_path):
+    model, task = evidence_model(), evidence_task()
+    cache = Cache(model, task, "disk", BIG, CPU, tmp_path)
+    with model.frozen():
+        cache.look([0, 1], task.collate([0, 1]), 2)
+    assert cache.states and not [path for path in tmp_path.rglob("*") if path.is_file()]
+    cache.close()
+
+
+def test_processes_that_share_a_model_use_what_is_known_only_if_all_of_them_know_it():
+    model, task, asked = evidence_model(), evidence_task(), []
+    cache = Cache(model, task, "memory", BIG, CPU, agree=lambda mine: asked.append(mine) or False)
+    assert asked == [True] and not cache.heads  # another process cannot remember anything
+    answers = [True, True, False, False, True]
+    with model.frozen():
+        cache = Cache(model, task, "memory", BIG, CPU, agree=lambda mine: mine and answers.pop(0))
+        batch, before = task.collate([0, 1]), blocks_run(model)
+        for _ in range(4):
+            cache.look([0, 1], batch, 2)
+    assert not answers and [now - then for now, then in zip(blocks_run(model), before, strict=True)] == [3, 3]
 
 
 @pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"recompute": True}], ids=str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,16 @@ def check_same(output: Path, there: Mapping[str, Any], identity: Mapping[str, An
         raise StorageError(
             f"{output} holds the shards of another run ({what}): choose another output directory, or repeat that run's "
             "command to go on with it; nothing was overwritten"
+        )
+
+
+def check_no_others(output: Path, shards: Set[str]) -> None:
+    """Refuse Parquet files beside the shards of a run: a reader of the directory would take their rows for its own."""
+    others = sorted(path.name for path in output.glob("*.parquet") if path.name not in shards)
+    if others:
+        raise StorageError(
+            f"{output} holds {others[0]}, which is not of this run: move it away, or choose another output directory; "
+            "nothing was written"
         )
 
 

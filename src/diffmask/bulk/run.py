@@ -12,7 +12,17 @@ from ..explaining.explain import check_depth
 from ..tasks.images import ImageClassification
 from ..training.fit import Fit
 from . import ENGINES
-from .manifest import check_same, file_hash, mark_finished, probe_hash, read_manifest, run_name, write_manifest
+from .manifest import (
+    MANIFEST,
+    check_no_others,
+    check_same,
+    file_hash,
+    mark_finished,
+    probe_hash,
+    read_manifest,
+    run_name,
+    write_manifest,
+)
 from .rows import Table
 from .shard import Tally, arrow, read_tally
 from .worker import Job, Saved
@@ -65,8 +75,9 @@ class Plan:
         total = sum(found, Tally())
         if total.rows != self.job.row_count:
             raise StorageError(f"{self.job.output} holds {total.rows} rows of {self.job.row_count}: run it again")
-        for left in self.job.output.glob(".part-*"):  # of workers that were killed while they wrote
-            left.unlink(missing_ok=True)
+        for pattern in (".part-*", f".{MANIFEST}.*"):  # of processes that were killed while they wrote
+            for left in self.job.output.glob(pattern):
+                left.unlink(missing_ok=True)
         mark_finished(self.job.output, asdict(total))
         return total
 
@@ -116,6 +127,7 @@ def make_plan(
         *(load, table, identity["rows"], output, run_name(identity), identity["depth"], config.certified),
         *(config.batch_size, identity["chunk_size"]),
     )
+    check_no_others(output, {job.path_of(n).name for n in range(job.chunk_count)})
     done = {n: read_tally(job.path_of(n), job.run) for n in range(job.chunk_count) if job.path_of(n).exists()}
     if there is None:
         write_manifest(output, identity, {"input": str(source), "settings": asdict(config)})

@@ -119,10 +119,12 @@ def recorded(fitted: Fit, about: Hashable, run: Callable[[Batch], Found]) -> Cal
 
 def _weights(fitted: Fit) -> Hashable:
     """Return what changes when weights are elsewhere, or the probe's are others."""
-    places = tuple(parameter.data_ptr() for parameter in fitted.model.model.parameters())
+    model = fitted.model.model
+    places = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
     probe = [*fitted.probe.parameters(), *fitted.probe.buffers()]
     return places, tuple((tensor.data_ptr(), tensor._version) for tensor in probe)
 
 
 def _precision(model: Adapter) -> tuple[Any, ...]:
-    return model.precision, torch.is_autocast_enabled("cuda"), torch.get_float32_matmul_precision()
+    cast = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    return model.precision, *cast, torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32

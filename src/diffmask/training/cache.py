@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -23,14 +25,15 @@ from ..models.adapter import Adapter
 from ..models.sites import Site, States, pick_tensor, put_tensor
 from ..tasks.task import Task
 from ..types import Batch, Bernoulli, Categorical, Value
-from .rows import Places, Rows, find_places
+from .rows import Places, Rows, find_places, marks_of
 from .step import Look, look
 
 log = logging.getLogger(__name__)
 
 Head = Categorical | Bernoulli | Value
 BEFORE = " (before)"  # marks what stands before the state of a site
-ALIKE = defaultdict(lambda: 1e-3, {torch.bfloat16: 0.1, torch.float16: 0.02})  # of the largest number in a state
+# How much of the largest number in a state may be rounding, by what it was computed in.
+ALIKE: Mapping[torch.dtype | None, float] = defaultdict(lambda: 1e-3, {torch.bfloat16: 0.1, torch.float16: 0.02})
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -39,14 +42,26 @@ class Unfit(Exception):
 
 
 class Cache:
-    """What was seen of the training examples so far."""
+    """What was seen of the training examples so far.
+
+    Processes that hold parts of one model take part in each of its passes: `agree` says whether all of them know what
+    this one knows, since one that left a pass out would let the others wait forever.
+    """
 
     def __init__(
-        self, model: Adapter, task: Task, mode: str, budget: int, device: torch.device, place: Path | None = None
+        self,
+        model: Adapter,
+        task: Task,
+        mode: str,
+        budget: int,
+        device: torch.device,
+        place: Path | None = None,
+        agree: Callable[[bool], bool] = bool,
     ) -> None:
-        self.model, self.task, self.mode, self.device = model, task, mode, device
+        self.model, self.task, self.mode, self.device, self.agree = model, task, mode, device, agree
         self.folder = tempfile.TemporaryDirectory(dir=place, prefix="diffmask-cache-") if mode == "disk" else None
         self.known = torch.zeros(len(task.train), dtype=torch.bool)
+        self.marks = np.zeros(len(task.train), np.int64)
         self.heads: dict[str, tuple[Head, dict[str, Rows]]] = {}
         self.states: dict[str, Rows] = {}
         self.templates: dict[str, Any] = {}
@@ -55,24 +70,37 @@ class Cache:
             self._plan(budget)
         except Unfit as reason:
             self._give_up(str(reason))
+        if not agree(bool(self.heads)):
+            self.close()
+        elif not agree(bool(self.states)):
+            self.states = {}
 
     def look(self, rows: Sequence[int], batch: Batch, deepest: int) -> Look:
         """Look at training examples, a batch of which is on the host, as far up as `deepest`, if not known yet."""
         moved = batch.pin().to(self.device) if self.device.type == "cuda" else batch.to(self.device)
-        if not self.heads:
-            return look(self.model, self.task, moved)
-        real = self._real(batch)
-        if real.sum(1).tolist() != self.counts[torch.as_tensor(rows)].tolist():
-            self._give_up("the task's lengths are not the numbers of positions of its examples")
-            return look(self.model, self.task, moved)
-        places = find_places(self.counts, rows, real).on(torch.device("cpu") if self.folder else self.device)
-        if not bool(self.known[torch.as_tensor(rows)].all()):
-            self.known[torch.as_tensor(rows)] = True
-            return self._remember(places, look(self.model, self.task, moved))
+        places = self._places(rows, batch) if self.heads else None
+        known = places is not None and bool(self.known[torch.as_tensor(rows)].all())
+        if not self.agree(known) or places is None:
+            seen = look(self.model, self.task, moved)
+            return seen if places is None else self._remember(rows, places, seen)
         original = {name: self._head(name, places) for name in self.heads}
         if self.states:
             return Look(self.model, self.task, moved, Remembered(self, places), original)
         return look(self.model, self.task, moved, original, self.model.sites[deepest])
+
+    def _places(self, rows: Sequence[int], batch: Batch) -> Places | None:
+        """Find examples in the tables; if they are not what they were, there is no use in remembering."""
+        chosen, real = torch.as_tensor(rows), self._real(batch)
+        if real.sum(1).tolist() != self.counts[chosen].tolist():
+            self._give_up("the task's lengths are not the numbers of positions of its examples")
+            return None
+        inputs = (value for value in batch.inputs.values() if isinstance(value, Tensor))
+        marks, index = marks_of(inputs, real, self.padded), np.asarray(rows)
+        if bool((self.known[chosen] & torch.from_numpy(self.marks[index] != marks)).any()):
+            self._give_up("the task makes another input of the same example each time")
+            return None
+        self.marks[index] = marks
+        return find_places(self.counts, rows, real).on(torch.device("cpu") if self.folder else self.device)
 
     def _give_up(self, reason: str) -> None:
         log.warning("the original passes are not remembered: %s", reason)
@@ -93,22 +121,27 @@ class Cache:
         lengths = self.task.lengths(self.task.train)
         order = sorted(range(len(self.task.train)), key=(lengths or range(len(self.task.train))).__getitem__)
         rows = list(dict.fromkeys([order[0], order[-1]]))
-        batch = self._collated(rows)
-        short = self._collated([order[0]])
+        short, batch = self._collate([order[0]]), self._collate(rows)
         self.padded = lengths is not None
         self.counts = counts = torch.tensor(lengths or [batch.shape[1]] * len(self.task.train))
+        # First of all: of processes that share a model, each has to run it as often as the others.
         one, both = (look(self.model, self.task, b.to(self.device)) for b in (short, batch))
+        self._check_repeats([order[0]], short)
+        self._check_repeats(rows, batch)
         self._check_alone(one, both, self._real(short), self._real(batch))
         self._plan_heads(counts, one, both, self._real(batch))
         size = sum(part.nbytes for _, parts in self.heads.values() for part in parts.values())
+        limit = f"cache_budget ({_bytes(budget)})"
+        if self.folder is not None and (free := disk_usage(self.folder.name).free) < budget:
+            budget, limit = free, f"is free on its disk ({_bytes(free)})"
         if size > budget:
-            raise Unfit(f"the predictions alone take {_bytes(size)}, more than cache_budget ({_bytes(budget)})")
+            raise Unfit(f"the predictions alone take {_bytes(size)}, more than {limit}")
         self._plan_states(counts, both)
         size += sum(rows.nbytes for rows in self.states.values())
         if size > budget:
             log.warning(
-                "the states of %d examples take %s, more than cache_budget (%s): only predictions are remembered",
-                *(len(counts), _bytes(size), _bytes(budget)),
+                "the states of %d examples take %s, more than %s: only predictions are remembered",
+                *(len(counts), _bytes(size), limit),
             )
             self.states = {}
 
@@ -121,19 +154,22 @@ class Cache:
             return mask.bool()
         return batch.valid if batch.place is None else torch.ones(batch.shape, dtype=torch.bool)
 
-    def _collated(self, rows: list[int]) -> Batch:
-        """Make a batch twice: what differs was drawn at random."""
-        one, other = (self.task.collate([self.task.train[row] for row in rows]) for _ in range(2))
+    def _collate(self, rows: list[int]) -> Batch:
+        return self.task.collate([self.task.train[row] for row in rows])
+
+    def _check_repeats(self, rows: list[int], one: Batch) -> None:
+        """Make a batch again: what differs was drawn at random."""
+        other = self._collate(rows)
         for name, value in one.inputs.items():
             if isinstance(value, Tensor) and not torch.equal(value, other.inputs[name]):
                 raise Unfit(f"the task makes another '{name}' of the same example each time")
-        return one
 
     def _check_alone(self, one: Look, both: Look, short: Tensor, real: Bool[Tensor, "batch position"]) -> None:
         """Refuse a model that sees another example where there is padding, e.g. by counting positions from the left."""
         name = self.model.sites.names[-1]
         alone, within = one.states[name][short.to(self.device)], both.states[name][:1][real[:1].to(self.device)]
-        near = ALIKE[alone.dtype] * alone.float().abs().max()
+        rough = max(ALIKE[alone.dtype], ALIKE[self.model.precision])  # a float32 may hold what was computed in less
+        near = rough * alone.float().abs().max()
         if bool(((alone.float() - within.float()).abs() > near).any()):
             raise Unfit("what the model makes of an example depends on the padding of its batch")
 
@@ -169,7 +205,8 @@ class Cache:
         device = self.device if path is None else "cpu"
         return Rows(counts, tensor.shape[2 if ragged else 1 :], tensor.dtype, ragged, fill, device, path)
 
-    def _remember(self, places: Places, seen: Look) -> Look:
+    def _remember(self, rows: Sequence[int], places: Places, seen: Look) -> Look:
+        self.known[torch.as_tensor(rows)] = True
         for name, (_, parts) in self.heads.items():
             for field, table in parts.items():
                 table.write(places, getattr(seen.original[name], field))

@@ -100,6 +100,10 @@ class Processes:
         """Return what the main process has."""
         return value if self.count == 1 else next(iter(self.all_of([value])))
 
+    def all_say(self, mine: bool) -> bool:
+        """Say whether every process says yes."""
+        return all(self.all_of([mine]))
+
     def wait(self) -> None:
         """Go on when all processes have come here."""
         self.accelerator.wait_for_everyone()

@@ -6,13 +6,18 @@ whatever batch it comes in; everything else has one shape for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy.typing import NDArray
 from torch import Tensor
+
+COMPARED = 4096  # bytes of an input without positions, such as an image, by which it is known again
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,29 @@ def find_places(counts: Int[Tensor, " example"], rows: Sequence[int], real: Bool
     chosen, ends = torch.as_tensor(rows), counts.cumsum(0)
     starts = (ends - counts)[chosen].unsqueeze(1)
     return Places(chosen, torch.where(real, starts + real.cumsum(1) - 1, ends[-1]))
+
+
+def marks_of(
+    inputs: Iterable[Tensor], real: Bool[Tensor, "batch position"], padded: bool
+) -> Int[NDArray[np.int64], " batch"]:
+    """Return a number per example by which its inputs are known again, whatever it is padded to.
+
+    Of a padded batch, tensors that are not per position are left alone: their size may be that of the padding.
+    """
+    where = real.numpy()
+    parts: list[list[bytes]] = [[] for _ in where]
+    for tensor in (each for each in inputs if each.dim() and len(each) == len(where)):
+        raw = tensor.contiguous().unsqueeze(-1).view(torch.uint8).numpy()
+        if tensor.shape[:2] == real.shape:
+            found = [row[mine] for row, mine in zip(raw, where, strict=True)]
+        elif padded and tensor.dim() > 1:
+            continue
+        else:
+            flat = raw.reshape(len(raw), -1)
+            found = list(flat[:, :: flat.shape[1] // COMPARED | 1])  # odd: every byte of a number has its turn
+        for part, each in zip(parts, found, strict=True):
+            part.append(each.tobytes())
+    return np.array([hash(tuple(part)) for part in parts], np.int64)
 
 
 class Rows:
@@ -86,5 +114,7 @@ class Rows:
                 flat = torch.empty(size, dtype=self.dtype, device=self.device)
             else:
                 flat = torch.from_file(str(self.path), shared=True, size=size, dtype=self.dtype)
+                with contextlib.suppress(OSError):  # without its name, it goes with the process, however that ends
+                    self.path.unlink()
             self.buffer = flat.view(-1, *self.shape)
         return self.buffer

@@ -61,13 +61,18 @@ class Trainer:
         bar.move_to(run.progress.step)
         batches = self._train_rows(run.progress.step)
         if self.config.cache != "off":
-            folder = None if self.checkpoint is None else self.checkpoint.parent
-            self.cache = Cache(self.model, self.task, self.config.cache, self.config.cache_budget, self.device, folder)
+            self.cache = self._make_cache()
         try:
             return run, self._train(run, batches, bar)
         finally:
             if self.cache is not None:
                 self.cache.close()
+
+    def _make_cache(self) -> Cache:
+        mode, budget = self.config.cache, self.config.cache_budget
+        folder = None if self.checkpoint is None else self.checkpoint.parent
+        agree = self.processes.all_say if self.model.sharded else bool
+        return Cache(self.model, self.task, mode, budget, self.device, folder, agree)
 
     def _train(self, run: Run, batches: Iterator[tuple[list[int], Batch]], bar: Bar) -> list[DepthScore]:
         while run.progress.unfinished() and not self._waited_enough(run):
