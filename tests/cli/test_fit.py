@@ -123,6 +123,14 @@ def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_pat
     assert code == 1 and "cannot be read as a picture" in complaint and complaint.count("\n") == 1
 
 
+def test_a_model_that_writes_apart_from_what_it_reads_is_fitted_too(run, table, quick, tmp_path):
+    model, out = save_model(tmp_path / "t5", "t5"), tmp_path / "run"
+    code, _, complaint = run("fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json")
+    assert code == 0, complaint
+    code, said, _ = run("explain", "--run", out, "a funny movie", "--json")
+    assert code == 0 and json.loads(said)["units"] == ["a", "fun", "##ny", "movie"]
+
+
 def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
     span = save_model(tmp_path / "span", "span")
     columns = ["--text-column", "second", "--pair-column", "text"]

@@ -211,7 +211,7 @@ class TokenClassification(TextTask):
 
 
 class NextToken(TextTask):
-    """Keep the distribution over the next token of a causal language model.
+    """Keep the distribution over the next token of a language model; where it writes apart (T5, BART), over its first.
 
     A causal model has met the question only at the last token, so gates read the state there too; that token itself,
     and special ones such as BOS, where attention rests when it has nothing to do, are never gated.
@@ -222,6 +222,8 @@ class NextToken(TextTask):
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         logits = head_of(output, "logits", self)
+        if written_apart(output):
+            return {"next token": Categorical(logits[:, -1])}
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
 
 
@@ -236,6 +238,11 @@ def head_of(output: Any, name: str, task: Task) -> Tensor:
             f"{type(task).__name__} reads {name}, and the model gives {has}: load the model with the head it was "
             "trained with (AutoModelFor…), or take the task that fits it"
         ) from None
+
+
+def written_apart(output: Any) -> bool:
+    """Say whether an output stands at the positions of a decoder, not at those of what was read."""
+    return getattr(output, "encoder_last_hidden_state", None) is not None
 
 
 def at_last_real(values: Tensor, mask: Tensor) -> Tensor:
