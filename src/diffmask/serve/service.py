@@ -13,6 +13,7 @@ from typing import Any, Literal
 from ..errors import DataError
 from ..explaining.certify import certify, with_margin
 from ..explaining.explain import check_depth, explain
+from ..explaining.explain import info as about
 from ..explanation import Explanation
 from ..provenance import versions
 from ..report.plain import record
@@ -104,7 +105,7 @@ class Service:
 
     def info(self) -> dict[str, Any]:
         """Describe the model, its probe and the limits in plain data."""
-        objective, labels = self.fitted.config.objective, getattr(self.fitted.task, "labels", None)
+        objective = self.fitted.config.objective
         return {
             "model": self.name,
             "fingerprint": self.fitted.fingerprint,
@@ -114,7 +115,7 @@ class Service:
             "depths": list(self.fitted.probe.site_names),
             "margin": objective.margin,
             "measure": objective.divergence,
-            "labels": None if labels is None else list(labels),
+            "labels": about(self.fitted).get("labels"),
             "limits": asdict(self.limits),
             "fit": [asdict(score) for score in self.fitted.scores],
             "versions": versions(),

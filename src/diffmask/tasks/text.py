@@ -170,21 +170,19 @@ def _renumbered(
 class TextClassification(TextTask):
     """Keep the distribution over labels, one of which is right."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        logits = head_of(output, "logits", self)
-        if self.labels is not None and len(self.labels) != logits.shape[-1]:
-            raise DataError(
-                f"{len(self.labels)} labels are named ({', '.join(self.labels)}) and the model knows "
-                f"{logits.shape[-1]}: name each of the model's labels, in its order"
-            )
-        return {"label": Categorical(logits)}
+        return {"label": Categorical(_over_labels(output, self))}
 
 
 class MultiLabelClassification(TextTask):
     """Keep the probability of every label on its own, several of which may be right."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Bernoulli(head_of(output, "logits", self))}
+        return {"labels": Bernoulli(_over_labels(output, self))}
 
 
 class TextRegression(TextTask):
@@ -206,8 +204,10 @@ class SpanAnswer(TextTask):
 class TokenClassification(TextTask):
     """Keep the label of every real token; what the model says about padding does not count."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Categorical(head_of(output, "logits", self), real=batch.inputs["attention_mask"].bool())}
+        return {"labels": Categorical(_over_labels(output, self), real=batch.inputs["attention_mask"].bool())}
 
 
 class NextToken(TextTask):
@@ -225,6 +225,20 @@ class NextToken(TextTask):
         if written_apart(output):
             return {"next token": Categorical(logits[:, -1])}
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
+
+    def names(self, indices: Collection[int]) -> Mapping[str, str]:
+        return {str(index): self.tokenizer.decode([index]) for index in indices}
+
+
+def _over_labels(output: Any, task: TextTask) -> Tensor:
+    """Take the logits of labels, of which each has to have a name if any has."""
+    logits, labels = head_of(output, "logits", task), task.labels
+    if labels is not None and len(labels) != logits.shape[-1]:
+        raise DataError(
+            f"{len(labels)} labels are named ({', '.join(labels)}) and the model knows {logits.shape[-1]}: name each "
+            "of the model's labels, in its order"
+        )
+    return logits
 
 
 def head_of(output: Any, name: str, task: Task) -> Tensor:
