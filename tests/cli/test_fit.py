@@ -97,9 +97,42 @@ def test_other_settings_into_the_same_run_are_refused_and_the_same_ones_go_on(ru
     assert run(*command)[0] == 0
     before = (tmp_path / "run" / "run.toml").read_text()
     code, _, complaint = run(*command, "--steps", "3")
-    assert code == 1 and "holds a fit with other settings (fit.steps differ): go on with it by" in complaint
+    assert code == 1 and "holds a finished fit with other settings (fit.steps differ): name another" in complaint
     assert (tmp_path / "run" / "run.toml").read_text() == before
     assert run(*command)[0] == 0
+
+
+def test_what_is_finished_is_never_overwritten_though_its_checkpoint_is_gone(run, model, table, quick, tmp_path):
+    out = tmp_path / "run"
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json"]
+    assert run(*command)[0] == 0
+    (out / "checkpoint.safetensors").unlink()
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    for changes in ([], ["--seed", "3"]):
+        code, _, complaint = run(*command, *changes)
+        assert code == 1 and f"{out} holds a finished fit" in complaint and "--output" in complaint
+    assert before == {path: path.read_bytes() for path in out.iterdir()}
+
+
+def test_a_fit_that_diverged_says_how_its_directory_takes_another_try(run, model, table, quick, tmp_path, monkeypatch):
+    from diffmask.errors import CollapseError
+    from diffmask.training.trainer import Trainer
+
+    def collapse(*_):
+        raise CollapseError("depth 0 drops everything: try a larger margin or a smaller learning rate")
+
+    out, saved = tmp_path / "run", tmp_path / "run" / "checkpoint.safetensors"
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json"]
+    with monkeypatch.context() as broken:
+        broken.setattr(Trainer, "_validate", collapse)
+        broken.setattr(Trainer, "_finish", collapse)
+        code, _, complaint = run(*command)
+    assert code == 1 and f"to try other settings in {out}, remove {saved.name} there" in complaint
+    code, _, complaint = run(*command, "--learning-rate", "0.001")
+    assert code == 1 and "holds an unfinished fit with other settings (fit.learning_rate differ)" in complaint
+    assert f"begin anew by removing {saved}" in complaint and "--output" in complaint
+    saved.unlink()
+    assert run(*command, "--learning-rate", "0.001")[0] == 0
 
 
 def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_path):

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import ModelError
+from ..errors import CollapseError, ModelError
 from ..gates.noise import Part
 from ..gates.probe import Probe, make_probe
 from ..gates.score_function import ScoreFunction
@@ -65,9 +65,17 @@ class Trainer:
             self.cache = Cache(self.model, self.task, self.config.cache, self.config.cache_budget, self.device, folder)
         try:
             return run, self._train(run, batches, bar)
+        except (CollapseError, ModelError) as error:
+            raise type(error)(f"{error}{self._another_try()}") from error
         finally:
             if self.cache is not None:
                 self.cache.close()
+
+    def _another_try(self) -> str:
+        """Say what stands in the way of other settings: a checkpoint that is good, and so is not thrown away here."""
+        if self.checkpoint is None:
+            return ""
+        return f"; to try other settings in {self.checkpoint.parent}, remove {self.checkpoint.name} there"
 
     def _train(self, run: Run, batches: Iterator[tuple[list[int], Batch]], bar: Bar) -> list[DepthScore]:
         while run.progress.unfinished() and not self._waited_enough(run):
