@@ -202,6 +202,7 @@ def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick
         (["MODEL", "--data", "TABLE", "--margin", "0"], 2, "margin must be positive"),
         (["MODEL", "--data", "TABLE", "--dtype", "int3"], 2, "no dtype named 'int3'"),
         (["MODEL", "--data", "TABLE", "--unit", "phrase"], 2, "no choice named 'phrase'"),
+        (["MODEL", "--data", "TABLE", "--unit", "segment"], 2, "only Python gives: take token, word or sentence"),
         (["MODEL", "--data", "TABLE", "--config", "broken.toml"], 2, "broken.toml is no TOML"),
         (
             ["MODEL", "--data", "TABLE", "--config", "odd.toml"],

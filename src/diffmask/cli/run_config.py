@@ -75,6 +75,10 @@ def _group(given: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
 
 def _task(task: dict[str, Any], data: Mapping[str, Any], place: Place) -> dict[str, Any]:
     kind = task.get("kind") or kind_of(place)
+    if task.get("unit") == "segment":
+        raise SettingError(
+            "unit 'segment' is for lists of segments, which only Python gives: take token, word or sentence"
+        )
     if kind in (PAIR, "span") and not data.get("pair_column"):
         raise SettingError(f"task '{kind}' takes two texts: name the column of the second one, --pair-column")
     return {**task, "kind": "classification" if kind == PAIR else kind}

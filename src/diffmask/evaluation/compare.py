@@ -108,7 +108,8 @@ def _check_marks(metrics: Mapping[str, Metric], given: Mapping[Marked, Marks | N
 def _make_method(name: str, subject: Subject) -> Method:
     if name == "ranking":
         raise SettingError(
-            "method 'ranking' needs a fitted one: pass it as {'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
+            "method 'ranking' needs a fitted one, which only Python can give, as one of the methods: "
+            "{'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
         )
     if name != "probe":
         return METHODS.get(name)()

@@ -80,7 +80,7 @@ def load_processor(place: Place, kind: str) -> Any:
     if not has_processor(place, kind):  # transformers would make up a tokenizer that knows no words
         raise ModelError(
             f"there is no {what} beside the model in {place.name}: save it there, {what.split()[-1]}.save_pretrained"
-            f"(directory), or name another that fits"
+            f"(directory), or say where another is, with tokenizer=… or --tokenizer"
         )
     auto = transformers.AutoImageProcessor if images else transformers.AutoTokenizer
     with quiet():
@@ -105,7 +105,9 @@ def kind_of(place: Place) -> str:
     name = (config.architectures or [""])[0]
     kind = next((kind for head, kind in HEADS.items() if name.endswith(head)), None)
     if kind is None:
-        raise ModelError(f"{place.name} does not say what it does ('{name}'): name the task, one of {', '.join(AUTO)}")
+        raise ModelError(
+            f"{place.name} does not say what it does ('{name}'): name the task with --task, one of {', '.join(AUTO)}"
+        )
     if kind != "classification":
         return kind
     if config.problem_type == "multi_label_classification":

@@ -17,10 +17,9 @@ from ..explaining.explain import info as about
 from ..explanation import Explanation
 from ..provenance import versions
 from ..report.plain import record
-from ..tasks.continuation import Continuation
 from ..tasks.images import ImageClassification
 from ..tasks.pictures import open_picture
-from ..tasks.text import SpanAnswer, TextTask, check_text
+from ..tasks.text import TextTask, check_text
 from ..training.fit import Fit
 from .batching import Batcher, ClosedError, FullError
 from .limits import Limits
@@ -110,7 +109,7 @@ class Service:
             "model": self.name,
             "fingerprint": self.fitted.fingerprint,
             "takes": self.takes,
-            "pairs": isinstance(self.fitted.task, SpanAnswer | Continuation),
+            "pairs": getattr(self.fitted.task, "pairs", False),
             "kind": self.fitted.config.probe.kind,
             "depths": list(self.fitted.probe.site_names),
             "margin": objective.margin,

@@ -14,7 +14,8 @@ import torch
 
 from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
-from .text import Encoded, NextToken, written_apart
+from .heads import written_apart
+from .text import Encoded, NextToken
 from .units import Template, Text
 
 Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows
@@ -23,12 +24,14 @@ Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what fol
 class Continuation(NextToken):
     """Keep the distribution over each token of a given continuation; an example is (prompt, continuation)."""
 
+    pairs = True
+
     def encoded(self, text: Any) -> Encoded:
         """Encode the prompt, and add the tokens of the continuation, which are never gated."""
         if not isinstance(text, tuple) or len(text) != 2 or not isinstance(text[1], str) or not text[1]:
             raise DataError(
-                f"a continuation takes (prompt, what follows), got {text!r}: let the model write it, with "
-                "own_continuations()"
+                f"a continuation takes (prompt, what follows), got {text!r}: give both, on the command line with "
+                "--text-column and --pair-column, or let the model write it, with own_continuations()"
             )
         prompt = super().encoded(text[0])
         added = self.tokenizer(text[1], add_special_tokens=False)["input_ids"]

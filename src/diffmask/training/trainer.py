@@ -191,7 +191,7 @@ class Trainer:
             worst = max(scores, key=lambda score: score.divergence)
             log.warning(
                 "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
-                "train longer, or certify() each explanation",
+                "train longer, or certify each explanation",
                 worst.divergence,
                 worst.depth,
             )
@@ -278,5 +278,5 @@ class Trainer:
         if not bool(torch.cat([parameter.detach().flatten() for parameter in run.probe.parameters()]).isfinite().all()):
             raise ModelError(
                 f"the probe's weights became NaN or infinite before step {run.progress.step}: the model's masked "
-                "output or its gradient was not finite; run the model in float32, or lower learning_rate"
+                "output or its gradient was not finite; run the model in float32, or lower the learning rate"
             )
