@@ -171,6 +171,8 @@ def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
     assert run("fit", span, "--data", table, *columns, *quick, *SHORT, "--output", out, "--json")[0] == 0
     code, said, _ = run("explain", "--run", out, "--input", table, *columns, "--json")
     assert code == 0 and json.loads(said.splitlines()[0])["text"] == "a movie\na funny movie ."
+    code, _, complaint = run("explain", "--run", out, "a movie")
+    assert code == 1 and "give (question, passage)" in complaint and "--pair-column" in complaint
     code, _, complaint = run("fit", model, "--task", "pair", "--data", table, "--output", out)
     assert code == 2 and "task 'pair' takes two texts: name the column of the second one" in complaint
 
