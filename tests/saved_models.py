@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from diffmask.training.config import FitConfig, recipe
-from tiny_text import SIZES, make_model, make_tokenizer
+from tiny_text import SIZES, make_model, make_tokenizer, make_writer
 from tiny_vision import build
 
 BERTS = {
@@ -19,6 +19,7 @@ BERTS = {
     "token": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
+WRITERS = ("t5", "bart")  # these do next-token too
 LABELS = {"id2label": {0: "bad", 1: "fair", 2: "good"}, "label2id": {"bad": 0, "fair": 1, "good": 2}}
 TEXTS = ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"]
 SHORT = {"margin": 1.0, "steps": 2, "batch_size": 4, "ablation_steps": 2, "guard": False}
@@ -33,6 +34,9 @@ def save_model(directory: Path, kind: str, seed: int = 0) -> Path:
     elif kind in BERTS:
         _bert(kind, seed).save_pretrained(directory)
         make_tokenizer().save_pretrained(directory)
+    elif kind in WRITERS:
+        make_writer(kind, seed).save_pretrained(directory)
+        make_tokenizer(model_input_names=["input_ids", "attention_mask"]).save_pretrained(directory)
     else:
         make_model("llama", seed).save_pretrained(directory)
         make_tokenizer("left", causal=True).save_pretrained(directory)

@@ -8,6 +8,8 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForSequenceClassification,
     GPT2Config,
@@ -15,6 +17,8 @@ from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedTokenizerFast,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "fast", "fun", "##ny", "movie", "enjoy", "##able", ".", "what", "?"]
@@ -32,6 +36,8 @@ SIZES = {
     "eos_token_id": 2,
 }
 
+BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 24}
+
 
 def make_tokenizer(side: str = "right", longest: int = 24, causal: bool = False, **names: Any) -> Any:
     """Cut "funny" and "enjoyable" in two; begin with [CLS], and end with [SEP] unless it is for a causal model."""
@@ -45,7 +51,7 @@ def make_tokenizer(side: str = "right", longest: int = 24, causal: bool = False,
     special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", **names}
     known = ["input_ids", "attention_mask"] if causal else ["input_ids", "token_type_ids", "attention_mask"]
     settings = {"model_max_length": longest, "padding_side": side, "model_input_names": known}
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **settings, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **{**settings, **special})
 
 
 def make_model(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
@@ -58,6 +64,20 @@ def make_model(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
     gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "bos_token_id": 1, "eos_token_id": 2}
     config = GPT2Config(vocab_size=len(PIECES), pad_token_id=0, initializer_range=0.4, **{**gpt2, **changes})
     return GPT2LMHeadModel(config).eval()
+
+
+def make_writer(kind: str, seed: int = 0) -> nn.Module:
+    """Make a tiny T5 or BART, which reads a text in one part and writes its answer in another."""
+    torch.manual_seed(seed)
+    names = {"vocab_size": len(PIECES), "d_model": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    if kind == "t5":
+        sizes = {"d_kv": 8, "d_ff": 24, "num_layers": 2, "num_heads": 2, "initializer_factor": 20.0}
+        return T5ForConditionalGeneration(T5Config(**names, **sizes, decoder_start_token_id=0)).eval()
+    sizes = {f"{part}_{size}": n for part in ("encoder", "decoder") for size, n in BART.items()}
+    more = {"max_position_embeddings": 24, "decoder_start_token_id": 2, "init_std": 1.0}
+    bart = BartForConditionalGeneration(BartConfig(**names, **sizes, **more)).eval()
+    bart.generation_config.forced_bos_token_id = 1
+    return bart
 
 
 class Counting(nn.Module):

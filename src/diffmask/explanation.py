@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 KIND = "explanation"
+Labels = Sequence[str] | Mapping[str, str]  # what indices are called: all in order, or those that occur
 VIEWS = Registry(  # how an explanation shows itself: drawn in later rooms, imported when asked for
     "view",
     {

@@ -165,6 +165,7 @@ class Value:
     real: Bool[Tensor, "batch unit"] | None = None
 
 
+NOT_REAL = -1  # the answer at a position that is not real: no decision
 Prediction = Mapping[str, Categorical | Bernoulli | Value]
 
 
@@ -204,8 +205,17 @@ def decisions(prediction: Prediction) -> dict[str, Tensor]:
 
 
 def answers(prediction: Prediction) -> dict[str, Tensor]:
-    """Return what the model answers, head by head: its decisions, and values as they are."""
-    return {name: counted(head) if isinstance(head, Value) else head.decision() for name, head in prediction.items()}
+    """Return what the model answers, head by head: its decisions, yes or no as such, and values as they are."""
+    return {name: _answer(head) for name, head in prediction.items()}
+
+
+def _answer(head: Categorical | Bernoulli | Value) -> Tensor:
+    if isinstance(head, Value):
+        return counted(head)
+    decided = head.decision()
+    if head.real is not None:
+        return torch.where(head.real.view(*head.real.shape, *[1] * (decided.dim() - 2)), decided, NOT_REAL)
+    return decided.bool() if isinstance(head, Bernoulli) else decided
 
 
 def check_finite(prediction: Prediction, when: str = "") -> None:

@@ -1,11 +1,12 @@
 """`diffmask compare` from the outside."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from diffmask.cli.main import app
+from diffmask.cli.main import app, main
 
 TEXTS = ["A fine film.", "Dull and long."]
 
@@ -53,3 +54,12 @@ def test_images_of_a_table_and_a_model_that_has_moved_can_be_named_as_in_explain
 
 def test_json_is_a_form_of_its_own():
     assert {row["method"] for row in json.loads(run("--json").stdout)["rows"]} == {"probe", "random"}
+
+
+def test_a_metric_that_needs_the_truth_says_so_and_that_python_takes_it(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["diffmask", "compare", *TEXTS, "--metrics", "srg,f1"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    complaint = capsys.readouterr().err
+    assert done.value.code == 2 and complaint.count("\n") == 1
+    assert "metric 'f1' needs to know which units matter" in complaint and "the command line has no option" in complaint

@@ -97,9 +97,42 @@ def test_other_settings_into_the_same_run_are_refused_and_the_same_ones_go_on(ru
     assert run(*command)[0] == 0
     before = (tmp_path / "run" / "run.toml").read_text()
     code, _, complaint = run(*command, "--steps", "3")
-    assert code == 1 and "holds a fit with other settings (fit.steps differ): go on with it by" in complaint
+    assert code == 1 and "holds a finished fit with other settings (fit.steps differ): name another" in complaint
     assert (tmp_path / "run" / "run.toml").read_text() == before
     assert run(*command)[0] == 0
+
+
+def test_what_is_finished_is_never_overwritten_though_its_checkpoint_is_gone(run, model, table, quick, tmp_path):
+    out = tmp_path / "run"
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json"]
+    assert run(*command)[0] == 0
+    (out / "checkpoint.safetensors").unlink()
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    for changes in ([], ["--seed", "3"]):
+        code, _, complaint = run(*command, *changes)
+        assert code == 1 and f"{out} holds a finished fit" in complaint and "--output" in complaint
+    assert before == {path: path.read_bytes() for path in out.iterdir()}
+
+
+def test_a_fit_that_diverged_says_how_its_directory_takes_another_try(run, model, table, quick, tmp_path, monkeypatch):
+    from diffmask.errors import CollapseError
+    from diffmask.training.trainer import Trainer
+
+    def collapse(*_):
+        raise CollapseError("depth 0 drops everything: try a larger margin or a smaller learning rate")
+
+    out, saved = tmp_path / "run", tmp_path / "run" / "checkpoint.safetensors"
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json"]
+    with monkeypatch.context() as broken:
+        broken.setattr(Trainer, "_validate", collapse)
+        broken.setattr(Trainer, "_finish", collapse)
+        code, _, complaint = run(*command)
+    assert code == 1 and f"to try other settings in {out}, remove {saved.name} there" in complaint
+    code, _, complaint = run(*command, "--learning-rate", "0.001")
+    assert code == 1 and "holds an unfinished fit with other settings (fit.learning_rate differ)" in complaint
+    assert f"begin anew by removing {saved}" in complaint and "--output" in complaint
+    saved.unlink()
+    assert run(*command, "--learning-rate", "0.001")[0] == 0
 
 
 def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_path):
@@ -123,6 +156,14 @@ def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_pat
     assert code == 1 and "cannot be read as a picture" in complaint and complaint.count("\n") == 1
 
 
+def test_a_model_that_writes_apart_from_what_it_reads_is_fitted_too(run, table, quick, tmp_path):
+    model, out = save_model(tmp_path / "t5", "t5"), tmp_path / "run"
+    code, _, complaint = run("fit", model, "--data", table, *quick, *SHORT, "--output", out, "--json")
+    assert code == 0, complaint
+    code, said, _ = run("explain", "--run", out, "a funny movie", "--json")
+    assert code == 0 and json.loads(said)["units"] == ["a", "fun", "##ny", "movie"]
+
+
 def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
     span = save_model(tmp_path / "span", "span")
     columns = ["--text-column", "second", "--pair-column", "text"]
@@ -130,6 +171,8 @@ def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
     assert run("fit", span, "--data", table, *columns, *quick, *SHORT, "--output", out, "--json")[0] == 0
     code, said, _ = run("explain", "--run", out, "--input", table, *columns, "--json")
     assert code == 0 and json.loads(said.splitlines()[0])["text"] == "a movie\na funny movie ."
+    code, _, complaint = run("explain", "--run", out, "a movie")
+    assert code == 1 and "give (question, passage)" in complaint and "--pair-column" in complaint
     code, _, complaint = run("fit", model, "--task", "pair", "--data", table, "--output", out)
     assert code == 2 and "task 'pair' takes two texts: name the column of the second one" in complaint
 
@@ -161,6 +204,7 @@ def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick
         (["MODEL", "--data", "TABLE", "--margin", "0"], 2, "margin must be positive"),
         (["MODEL", "--data", "TABLE", "--dtype", "int3"], 2, "no dtype named 'int3'"),
         (["MODEL", "--data", "TABLE", "--unit", "phrase"], 2, "no choice named 'phrase'"),
+        (["MODEL", "--data", "TABLE", "--unit", "segment"], 2, "only Python gives: take token, word or sentence"),
         (["MODEL", "--data", "TABLE", "--config", "broken.toml"], 2, "broken.toml is no TOML"),
         (
             ["MODEL", "--data", "TABLE", "--config", "odd.toml"],

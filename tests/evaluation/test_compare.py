@@ -1,7 +1,6 @@
 """A comparison: the same figures as asking method and metric by hand, resumable, and a failure costs one example."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -66,7 +65,6 @@ def test_metrics_of_truth_are_told_it(fitted):
 
     found = compare(fitted, range(6), ["uniform"], ["truth-kl", "recall"], truth=truth)
     assert found.interval("uniform", "truth-kl").mean == pytest.approx(0, abs=1e-6)
-    assert math.isnan(compare(fitted, range(6), ["uniform"], ["truth-kl"]).interval("uniform", "truth-kl").mean)
 
 
 def test_one_example_that_fails_costs_that_example_alone(fitted):
@@ -145,3 +143,15 @@ def test_the_probe_needs_a_fit_and_a_model_needs_a_task():
         compare(evidence_model(), evidence_task(120), ["probe"], ["srg"])
     with pytest.raises(SettingError, match="pass a task as data"):
         compare(evidence_model(), [1, 2], ["random"], ["srg"])
+
+
+@pytest.mark.parametrize(
+    ("metric", "wanted"),
+    [
+        ("auroc", r"metric 'auroc' needs to know which units matter.*truth=.*diffmask\.compare.*leave the metric out"),
+        ("rationale-f1", r"metric 'rationale-f1' needs to know which units a person marked.*rationale="),
+    ],
+)
+def test_a_metric_that_needs_marks_nobody_gave_is_refused_before_anything_runs(fitted, metric, wanted):
+    with pytest.raises(SettingError, match=wanted):
+        compare(fitted, range(6), ["uniform"], ["srg", metric])

@@ -25,6 +25,14 @@ def make(name, **settings):
 
 
 @pytest.mark.parametrize("name", METRICS.names)
+def test_a_metric_says_which_marks_it_needs(name, toys):
+    case = toys.judge(toys.Noise())
+    without = {"truth": replace(case, truth=None), "rationale": replace(case, rationale=None)}
+    needed = [what for what, given in without.items() if make(name)(given).isnan().all()]
+    assert needed == [make(name).needs] if make(name).needs else not needed
+
+
+@pytest.mark.parametrize("name", METRICS.names)
 def test_a_figure_per_example_and_a_word_on_which_is_better(name, toys):
     metric, case = make(name), toys.judge(toys.Noise())
     figures = metric(case)

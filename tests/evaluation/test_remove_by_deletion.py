@@ -123,7 +123,8 @@ def test_a_continuation_is_asked_where_the_prompt_now_ends(side):
 )
 def test_a_prediction_for_each_position_cannot_be_compared(make_task, make_net, name):
     task = make_task(make_tokenizer(), TEXTS, TEXTS, unit="word")
-    question = ask(task, TEXTS, make_net(make_model("bert", num_labels=2).config).eval())
+    texts = [("what", text) for text in TEXTS] if task.pairs else TEXTS
+    question = ask(task, texts, make_net(make_model("bert", num_labels=2).config).eval())
     with pytest.raises(DataError, match=f"the prediction '{name}' is made for each of them.* use removal 'mask-token'"):
         ByDeletion()(question, torch.ones(1, *question.batch.valid.shape))
 

@@ -35,8 +35,10 @@ def test_explanations_carry_the_names_of_the_labels(fitted, tmp_path):
     assert diffmask.Explanation.load(tmp_path / "e.safetensors").info == explanation.info
 
 
-def test_a_task_without_names_for_its_labels_adds_none(fitted, monkeypatch):
+def test_a_task_without_names_for_its_labels_takes_those_of_its_model_if_it_has_labels(fitted, monkeypatch):
     monkeypatch.setattr(fitted.task, "labels", None)
+    assert diffmask.explain(fitted, [TEXT])[0].info["labels"] == ["negative", "positive"]
+    monkeypatch.setattr(type(fitted.task), "labelled", False)
     assert "labels" not in diffmask.explain(fitted, [TEXT])[0].info
 
 

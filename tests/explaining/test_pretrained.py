@@ -186,7 +186,7 @@ def test_a_model_that_moved_is_asked_for(saved):
     record = json.loads((saved / "diffmask.json").read_text())
     record["base"]["model"] = "/nowhere/at/all"
     (saved / "diffmask.json").write_text(json.dumps(record))
-    with pytest.raises(StorageError, match="which is not there: pass where it is now"):
+    with pytest.raises(StorageError, match="which is not there: say where it is now, with model=… or --model"):
         from_pretrained(saved)
 
 

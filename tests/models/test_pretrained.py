@@ -6,7 +6,7 @@ import torch
 from diffmask.errors import ModelError, StorageError
 from diffmask.models.hub import fetch, hub_name
 from diffmask.models.pretrained import kind_of, labels_of, load_model, load_processor
-from saved_models import save_model
+from saved_models import WRITERS, save_model
 from tiny_text import make_tokenizer
 
 
@@ -21,6 +21,13 @@ def bert(tmp_path_factory):
 def test_a_model_says_which_task_it_was_trained_for(kind, tmp_path):
     place = fetch(save_model(tmp_path, kind))
     assert kind_of(place) == kind and not load_model(place, kind).training
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_model_that_writes_apart_from_what_it_reads_is_loaded_whole(kind, tmp_path):
+    place = fetch(save_model(tmp_path, kind))
+    assert kind_of(place) == "next-token"
+    assert type(load_model(place, "next-token")).__name__.endswith("ForConditionalGeneration")
 
 
 def test_loading_is_quiet_and_leaves_the_dice_alone(bert, capfd):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, ModelError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
@@ -12,7 +12,7 @@ from diffmask.tasks.text import Kept, NextToken
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.step import look
-from tiny_text import make_model, make_tokenizer
+from tiny_text import make_model, make_tokenizer, make_writer
 
 EXAMPLES = [("a funny movie", "fast enjoyable"), ("enjoyable", "movie ."), ("a fast movie . funny", "a")]
 SIDES = ["left", "right"]
@@ -128,3 +128,12 @@ def test_continuations_of_segments_are_explained_by_them():
     explanation = explain(fit(adapt(llama, tokenizer), task, settings), examples[:1])[0]
     assert explanation.units == ("a funny movie .", "fast .") and explanation.scores.shape[1] == 2
     assert len(explanation.verification.original["continuation"]) == 3
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_a_model_that_writes_apart_from_what_it_reads_has_no_continuation(kind):
+    writer, task = make_writer(kind), make_task("right")
+    with pytest.raises(ModelError, match=r"ForConditionalGeneration writes its answer apart.*NextToken explains"):
+        own_continuations(writer, task.tokenizer, ["a funny movie"])
+    with pytest.raises(ModelError, match=r"writes its answer apart from what it reads.*: NextToken explains"):
+        look(adapt(writer), task, task.collate(EXAMPLES))

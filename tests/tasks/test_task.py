@@ -56,7 +56,8 @@ def test_a_model_without_the_head_that_a_task_reads_is_refused(task, missing):
     torch.manual_seed(0)
     model = adapt(BertModel(BertConfig(**SIZES)), make_tokenizer())
     with pytest.raises(ModelError, match=rf"{task.__name__} reads {missing}, and the model gives last_hidden_state"):
-        fit(model, task(make_tokenizer(), TEXTS, TEXTS))
+        texts = [("what ?", text) for text in TEXTS]
+        fit(model, task(make_tokenizer(), texts, texts))
 
 
 def test_a_value_that_is_predicted_is_written_down_and_decides_nothing():

@@ -83,20 +83,28 @@ def test_a_pair_is_one_example():
         (MultiLabelClassification, BertForSequenceClassification, {"num_labels": 3}, {"labels": (4, 3)}),
         (TextRegression, BertForSequenceClassification, {"num_labels": 1}, {"value": (4, 1)}),
         (TokenClassification, BertForTokenClassification, {"num_labels": 3}, {"labels": (4, 7, 3)}),
-        (SpanAnswer, BertForQuestionAnswering, {}, {"start": (4, 7), "end": (4, 7)}),
+        (SpanAnswer, BertForQuestionAnswering, {}, {"start": (4, 9), "end": (4, 9)}),
     ],
 )
 def test_every_task_reads_its_prediction_and_does_not_see_padding(kind, model_class, config, heads):
     torch.manual_seed(0)
     task, model = make_task(kind), adapt(model_class(BertConfig(**SIZES, **config)).eval())
     with torch.no_grad():
-        batch, alone = task.collate(TEXTS), task.collate(TEXTS[:1])
+        texts = [("funny", text) for text in TEXTS] if task.pairs else TEXTS
+        batch, alone = task.collate(texts), task.collate(texts[:1])
         found, single = task.read(model(batch), batch), task.read(model(alone), alone)
     assert {name: tuple(head.raw.shape) for name, head in found.items()} == heads
     for name, head in single.items():
         real = head.raw[0]
-        among = found[name].raw[0][: len(real)] if real.dim() and heads[name][1] == 7 else found[name].raw[0]
+        among = found[name].raw[0][: len(real)] if real.dim() and heads[name][1] > 3 else found[name].raw[0]
         torch.testing.assert_close(among, real, rtol=1e-4, atol=1e-5)
+
+
+def test_an_answer_without_a_question_is_refused():
+    task = make_task(SpanAnswer)
+    with pytest.raises(DataError, match=r"give \(question, passage\), got the text 'a fast movie \.' alone"):
+        task.collate([TEXTS[0]])
+    assert len(task.collate([("funny", TEXTS[0]), ["funny .", TEXTS[0]]])) == 2
 
 
 def test_what_a_model_says_about_padding_never_counts_as_divergence():

@@ -131,6 +131,16 @@ def test_nan_during_training_stops_the_fit_and_leaves_the_checkpoint_good(tmp_pa
     assert all(tensor.isfinite().all() for name, tensor in tensors.items() if name.startswith("probe/"))
 
 
+def test_a_fit_that_broke_says_how_its_directory_takes_another_try(tmp_path):
+    config = small_recipe(steps=400, checkpoint_every=1, validate_every=400)
+    with pytest.raises(ModelError, match=rf"; to try other settings in {tmp_path}, remove {CHECKPOINT} there$"):
+        fit(evidence_model(BrokenLater(40)), evidence_task(), config, directory=tmp_path)
+    with pytest.raises(StorageError, match=r"other settings \(.*, or remove it to begin anew"):
+        fit(evidence_model(BrokenLater(10**9)), evidence_task(), small_recipe(steps=20), directory=tmp_path)
+    (tmp_path / CHECKPOINT).unlink()
+    assert fit(evidence_model(), evidence_task(), small_recipe(steps=20), directory=tmp_path).scores
+
+
 def test_nan_is_found_long_before_the_end_where_validations_are_few():
     model = evidence_model(BrokenLater(40))
     with pytest.raises(ModelError, match="'output' is NaN or infinite at step 20 for"):

@@ -109,7 +109,7 @@ def _explained(explainer: Explainer, examples: Sequence[Any], target: str) -> li
     starts = range(0, len(examples), size)
     for start in watched(starts, "explain", len(starts)):
         batch = explainer(examples[start : start + size])
-        check_targets(explainer.fitted.task, batch, asked, first=start)
+        check_targets(batch, asked, first=start)
         found += batch
     return found
 

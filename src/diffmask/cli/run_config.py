@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +17,11 @@ from ..tasks.described import TaskConfig
 from ..tasks.readers import DataConfig
 from ..training.config import FitConfig, recipe
 from ..training.fit import CHECKPOINT
+from ..training.pretrained import RECORD
 from .common import read_text
 
 FILE = "run.toml"
+ELSEWHERE = "name another directory with --output"
 PAIR = "pair"  # classification of two texts, as a person calls it
 HOMES = {"kind": "probe", "members": "probe", "margin": "objective"}
 RECIPES = {"image": "vision"}  # for everything else it is "text"
@@ -73,6 +75,10 @@ def _group(given: Mapping[str, Any], name: str, source: str) -> dict[str, Any]:
 
 def _task(task: dict[str, Any], data: Mapping[str, Any], place: Place) -> dict[str, Any]:
     kind = task.get("kind") or kind_of(place)
+    if task.get("unit") == "segment":
+        raise SettingError(
+            "unit 'segment' is for lists of segments, which only Python gives: take token, word or sentence"
+        )
     if kind in (PAIR, "span") and not data.get("pair_column"):
         raise SettingError(f"task '{kind}' takes two texts: name the column of the second one, --pair-column")
     return {**task, "kind": "classification" if kind == PAIR else kind}
@@ -98,14 +104,23 @@ def _in_full(data: Mapping[str, Any]) -> dict[str, str]:
 def write_config(config: RunConfig, directory: Path) -> None:
     """Write down all settings of a run, refusing a directory that holds a fit with others."""
     path, mine = directory / FILE, to_dict(config)
-    if (directory / CHECKPOINT).exists() and path.exists():
-        differs = sorted(_different(read_config(path), _listed(mine)))
-        if differs:
-            raise StorageError(
-                f"{directory} holds a fit with other settings ({', '.join(differs[:5])} differ): go on with it by "
-                f"`diffmask fit --config {path} --output {directory}`, or fit into another directory"
-            )
+    begun, finished = (directory / CHECKPOINT).exists(), (directory / RECORD).exists()
+    if finished and not (begun and path.exists()):
+        raise StorageError(f"{directory} holds a finished fit, which is never overwritten: {ELSEWHERE}")
+    if begun and path.exists() and (differs := sorted(_different(read_config(path), _listed(mine)))):
+        raise StorageError(_other_settings(directory, differs, finished))
     write_file(path, to_toml(mine).encode())
+
+
+def _other_settings(directory: Path, differs: Sequence[str], finished: bool) -> str:
+    """Say which settings differ, and how to go on; what is finished is only ever removed by hand."""
+    what = f"with other settings ({', '.join(differs[:5])} differ)"
+    if finished:
+        return f"{directory} holds a finished fit {what}: {ELSEWHERE}"
+    return (
+        f"{directory} holds an unfinished fit {what}: go on with it by `diffmask fit --config {directory / FILE} "
+        f"--output {directory}`, begin anew by removing {directory / CHECKPOINT}, or {ELSEWHERE}"
+    )
 
 
 def _listed(value: Any) -> Any:

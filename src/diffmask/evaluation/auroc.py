@@ -19,6 +19,7 @@ class Auroc(Metric):
 
     better = "higher"
     uses_removal = False
+    needs = "truth"
     ranks_only = True
 
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:

@@ -18,6 +18,7 @@ class AveragePrecision(Metric):
 
     better = "higher"
     uses_removal = False
+    needs = "truth"
     ranks_only = True
 
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:

@@ -36,7 +36,7 @@ class Cells:
         """Refuse to mix the cells of two comparisons."""
         if path.is_file() and path.read_text() != setting:
             raise StorageError(
-                f"{path.parent} holds a comparison with other settings (they are in {path.name}): choose another "
-                "directory, or delete it"
+                f"{path.parent} holds a comparison with other settings (they are in {path.name}): name another "
+                "directory, or remove it"
             )
         write_file(path, setting.encode())

@@ -28,9 +28,11 @@ from . import METRICS, REMOVALS
 from .cells import Cells
 from .comparison import Comparison, Failure
 from .cost import Cost, measure_cost
-from .metric import Case, Metric
+from .metric import Case, Marked, Metric
 from .removal import Removal
 from .subject import Marks, Subject, about_model, about_probe
+
+KNOWN: dict[Marked, str] = {"truth": "which units matter", "rationale": "which units a person marked"}
 
 
 def compare(
@@ -67,6 +69,7 @@ def compare(
     else:
         subject = about_model(model, data, depth, baseline, **how)
     judges = _named("metric", metrics, lambda name: METRICS.get(name)())
+    _check_marks(judges, {"truth": truth, "rationale": rationale})
     rivals = _named("method", methods, lambda name: _make_method(name, subject))
     setting = {**subject.describe(), "seed": seed}
     cells = Cells(directory, {**setting, "batch_size": batch_size, "methods": list(rivals), "metrics": repr(judges)})
@@ -91,10 +94,22 @@ def _named(kind: str, given: Sequence[str] | Mapping[str, Any], make: Callable[[
     return {name: make(name) for name in ([given] if isinstance(given, str) else given)}
 
 
+def _check_marks(metrics: Mapping[str, Metric], given: Mapping[Marked, Marks | None]) -> None:
+    """Refuse a metric whose every figure would be undefined, since nobody said which units are marked."""
+    for name, metric in metrics.items():
+        if metric.needs is not None and given[metric.needs] is None:
+            raise SettingError(
+                f"metric '{name}' needs to know {KNOWN[metric.needs]}, and nothing says so: give {metric.needs}=… to "
+                "diffmask.compare, a function from a batch and a site to marked units (the command line has no option "
+                "for it), or leave the metric out"
+            )
+
+
 def _make_method(name: str, subject: Subject) -> Method:
     if name == "ranking":
         raise SettingError(
-            "method 'ranking' needs a fitted one: pass it as {'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
+            "method 'ranking' needs a fitted one, which only Python can give, as one of the methods: "
+            "{'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
         )
     if name != "probe":
         return METHODS.get(name)()

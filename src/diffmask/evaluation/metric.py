@@ -12,6 +12,8 @@ from torch import Tensor
 from ..attribution.method import Method, Question
 from .removal import Removal
 
+Marked = Literal["truth", "rationale"]  # the units that matter, or those a person marked
+
 
 @dataclass(frozen=True)
 class Case:
@@ -35,6 +37,11 @@ class Metric(ABC):
     def ranks_only(self) -> bool:
         """Whether only the order of the scores counts, so that no rescaling that keeps it changes the figure."""
         return False
+
+    @property
+    def needs(self) -> Marked | None:
+        """Whose marks the figure is measured against; None where it asks for none."""
+        return None
 
     @abstractmethod
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:

@@ -27,6 +27,7 @@ class RationaleAveragePrecision(Metric):
 
     better = "higher"
     uses_removal = False
+    needs = "rationale"
     ranks_only = True
 
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:
@@ -43,6 +44,7 @@ class RationaleIouF1(Metric):
 
     better = "higher"
     uses_removal = False
+    needs = "rationale"
     kept: Annotated[Kept, KEPT] = "size"
     threshold: Annotated[float, "with kept = threshold: a score above it keeps the unit"] = THRESHOLD
     overlap: Annotated[float, "intersection over union from which a run is right"] = 0.5

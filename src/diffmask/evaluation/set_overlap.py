@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..settings import check_choices
 from .hits import THRESHOLD, Kept, check_kept, count_hits, marks
-from .metric import Case, Metric
+from .metric import Case, Marked, Metric
 
 KEPT = "kept units: 'size' takes the highest scores, as many as units are marked; 'threshold' all scores above it"
 
@@ -23,13 +23,17 @@ class SetOverlap(Metric):
     better = "higher"
     uses_removal = False
     figure: Annotated[Literal["precision", "recall", "f1"], "the share of kept units, of marked ones, or both"] = "f1"
-    against: Annotated[Literal["truth", "rationale"], "who marked the units"] = "truth"
+    against: Annotated[Marked, "who marked the units"] = "truth"
     kept: Annotated[Kept, KEPT] = "size"
     threshold: Annotated[float, "with kept = threshold: a score above it keeps the unit"] = THRESHOLD
 
     def __post_init__(self) -> None:
         check_kept(self.kept)
         check_choices(self, "overlap")
+
+    @property
+    def needs(self) -> Marked:
+        return self.against
 
     @property
     def ranks_only(self) -> bool:

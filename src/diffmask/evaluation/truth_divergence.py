@@ -20,6 +20,7 @@ class TruthKL(Metric):
 
     better = "lower"
     uses_removal = False
+    needs = "truth"
 
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:
         return _where_known(case, lambda found: found.kl)
@@ -31,6 +32,7 @@ class TruthJS(Metric):
 
     better = "lower"
     uses_removal = False
+    needs = "truth"
 
     def __call__(self, case: Case) -> Float[Tensor, " batch"]:
         return _where_known(case, lambda found: found.js)

@@ -15,6 +15,7 @@ from ..errors import SettingError
 from ..explanation import Explanation, Verification
 from ..gates.probe import Probe
 from ..gates.votes import kept
+from ..models.pretrained import labels_of
 from ..provenance import versions
 from ..registry import unknown
 from ..tasks.task import Task
@@ -136,7 +137,8 @@ def describe(
     scores, chosen = split(said.scores[:, chunk.valid], counts, 1), split(said.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
-        yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, about)
+        said = _named(fitted.task, check, about)
+        yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, said)
 
 
 def info(fitted: Fit) -> dict[str, Any]:
@@ -146,7 +148,7 @@ def info(fitted: Fit) -> dict[str, Any]:
         "kind": fitted.config.probe.kind,
         "margin": fitted.config.objective.margin,
         "versions": dict(_versions()),
-        **_about(fitted.task),
+        **_about(fitted),
     }
 
 
@@ -156,10 +158,21 @@ def _versions() -> dict[str, str]:
     return versions()
 
 
-def _about(task: Task) -> dict[str, list[Any]]:
+def _about(fitted: Fit) -> dict[str, list[Any]]:
     """Return what a reader needs to know of the examples: the names of the labels, the rows and columns of an image."""
-    found = {name: getattr(task, name, None) for name in ("labels", "grid")}
+    found = {name: getattr(fitted.task, name, None) for name in ("labels", "grid")}
+    if found["labels"] is None and fitted.task.labelled:
+        found["labels"] = labels_of(fitted.model.model)
     return {name: list(value) for name, value in found.items() if value is not None}
+
+
+def _named(task: Task, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
+    """Add the names of what was decided where they are too many to be the same for all, such as tokens."""
+    decided = [] if check is None else [*check.original.values(), *check.masked.values()]
+    lists = (each if isinstance(each, list) else [each] for each in decided)
+    indices = dict.fromkeys(index for each in lists for index in each if type(index) is int)
+    names = task.names(indices) if indices else None
+    return about if names is None else {**about, "labels": dict(names)}
 
 
 def check_depth(probe: Probe, depth: int | str) -> int:

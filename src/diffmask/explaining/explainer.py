@@ -50,5 +50,5 @@ class Explainer:
         else:
             asked = verify or target != PREDICTED  # what was predicted is known from the verification
             found = explain(self.fitted, examples, depth=self.depth, verify=asked, batch_size=self.batch_size)
-        check_targets(self.fitted.task, found, target)
+        check_targets(found, target)
         return found

@@ -26,6 +26,7 @@ from ..training.saved import load_fit
 from .embedded import KINDS, load_embedded
 
 EMBEDDED = "embedded"
+MOVED = "with model=… or --model"
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
@@ -54,7 +55,10 @@ def from_pretrained(
     place = fetch(directory, revision, "saved probe", [PROBE, RECORD])
     record = read_record(place.path)
     if record["task"] is None and task is None:
-        raise StorageError(f"{place.name} was fitted to a task of its author's: make it again and pass it, task=…")
+        raise StorageError(
+            f"{place.name} was fitted to a task of its author's, which only Python can make again: "
+            "from_pretrained(…, task=…)"
+        )
     adapted, processor = _base(place.name, record, model, tokenizer)
     task = task or _task(record["task"], processor, strict)
     fitted = load_fit(place.path / PROBE, adapted, task)
@@ -101,10 +105,10 @@ def _place_of(name: str, base: Mapping[str, Any], model: str | Path | None) -> P
     if model is not None:
         return fetch(model)
     if base["model"] is None:
-        raise StorageError(f"{name} belongs to a {base['architecture']} without a name: load it and pass it, model=…")
+        raise StorageError(f"{name} belongs to a {base['architecture']} without a name: say where it is, {MOVED}")
     if base["local"] and not Path(base["model"]).is_dir():
         raise StorageError(
-            f"{name} belongs to the model in {base['model']}, which is not there: pass where it is now, model=…"
+            f"{name} belongs to the model in {base['model']}, which is not there: say where it is now, {MOVED}"
         )
     return fetch(base["model"], base["revision"])
 

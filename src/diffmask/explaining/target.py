@@ -6,25 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import SettingError
-from ..explanation import Explanation, is_value
+from ..explanation import Explanation, Labels, is_value
 from ..registry import unknown
-from ..tasks.task import Task
 
 PREDICTED = "predicted"
 Target = int | str | tuple[int, int] | None  # an index, a label or "predicted", a span, or nothing in particular
 
 
-def check_targets(task: Task, found: Sequence[Explanation], target: Target | Sequence[Target], first: int = 0) -> None:
+def check_targets(found: Sequence[Explanation], target: Target | Sequence[Target], first: int = 0) -> None:
     """Refuse a target that the model does not predict: a probe has nothing to say about it.
 
     Errors count examples from `first` on.
     """
-    labels = getattr(task, "labels", None)
     for number, (explanation, asked) in enumerate(zip(found, each(target, len(found)), strict=True), first):
         if asked is None or asked == PREDICTED:
             continue
         assert explanation.verification is not None  # whoever asks has verified
-        _check(number, asked, explanation.verification.original, labels)
+        _check(number, asked, explanation.verification.original, explanation.info.get("labels"))
 
 
 def each(target: Target | Sequence[Target], count: int) -> list[Target]:
@@ -36,7 +34,7 @@ def each(target: Target | Sequence[Target], count: int) -> list[Target]:
     return target
 
 
-def _check(number: int, asked: Target, predicted: Mapping[str, Any], labels: Sequence[str] | None) -> None:
+def _check(number: int, asked: Target, predicted: Mapping[str, Any], labels: Labels | None) -> None:
     if isinstance(asked, tuple):
         _check_span(number, asked, predicted)
         return
@@ -50,8 +48,16 @@ def _check(number: int, asked: Target, predicted: Mapping[str, Any], labels: Seq
         raise SettingError(f"the model predicts a value and no label: leave target at '{PREDICTED}'")
     if isinstance(decided, list):
         _check_step(asked, head, decided)
+    elif isinstance(labels, Mapping):
+        _check_token(number, asked, decided, labels[str(decided)])
     elif (index := label_index(asked, labels)) != decided:
         raise SettingError(_other(number, _named(index, labels), _named(decided, labels)))
+
+
+def _check_token(number: int, asked: Target, decided: int, name: str) -> None:
+    """Accept a token as it reads, with or without the space before it, or by its index."""
+    if str(asked).strip() not in (name.strip(), str(decided)):
+        raise SettingError(_other(number, f"'{asked}'", f"'{name}'"))
 
 
 def label_index(asked: Target, labels: Sequence[str] | None) -> int:
@@ -78,13 +84,19 @@ def _check_span(number: int, asked: tuple[int, int], predicted: Mapping[str, Any
 
 def _check_step(asked: Target, head: str, decided: Sequence[Any]) -> None:
     """Accept a step only where there is one: the distributions of all steps are kept together."""
+    if any(isinstance(answer, bool) for answer in decided):
+        raise SettingError(
+            f"the model says yes or no to each of its {len(decided)} labels and a probe keeps all of these answers: "
+            f"leave target at '{PREDICTED}'"
+        )
     step = int(asked) if isinstance(asked, int) or (isinstance(asked, str) and asked.isdecimal()) else -1
     if not 0 <= step < len(decided):
         raise SettingError(f"there is no step '{asked}': the model predicts {len(decided)} for {head}, counted from 0")
     if len(decided) > 1:
+        other = ", or fit one with NextToken to what stands before that step" if head == "continuation" else ""
         raise SettingError(
             f"a probe keeps all {len(decided)} steps of {head} together and cannot tell step {step} from the others: "
-            f"leave target at '{PREDICTED}', or fit one with NextToken to what stands before that step"
+            f"leave target at '{PREDICTED}'{other}"
         )
 
 

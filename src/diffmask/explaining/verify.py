@@ -13,7 +13,7 @@ from ..explanation import Verification
 from ..objective.divergence import divergence
 from ..training.fit import Fit
 from ..training.step import Look
-from ..types import Prediction, raise_if_broken
+from ..types import NOT_REAL, Prediction, raise_if_broken
 from .chunks import broken_rows
 
 
@@ -60,6 +60,12 @@ def verifications(
 
 
 def _by_row(answers: dict[str, Tensor], count: int) -> list[dict[str, Any]]:
-    """Turn one list per head into one set of answers per example."""
+    """Turn one list per head into one set of answers per example, without those at positions that are not real."""
     lists = {name: answer.tolist() for name, answer in answers.items()}
-    return [{name: values[row] for name, values in lists.items()} for row in range(count)]
+    return [{name: _real(values[row]) for name, values in lists.items()} for row in range(count)]
+
+
+def _real(answer: Any) -> Any:
+    if not isinstance(answer, list):
+        return answer
+    return [each for each in answer if isinstance(each, float) or each != NOT_REAL]  # a value of −1 is one

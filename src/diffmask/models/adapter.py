@@ -13,7 +13,7 @@ from torch import nn
 
 from ..types import Batch
 from .fingerprint import fingerprint_of
-from .running import differentiable_recurrence, no_fast_path, recomputed
+from .running import begin_answer, differentiable_recurrence, no_fast_path, recomputed
 from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, input_part, position_count
 from .vision import PIXELS, projection_of
@@ -32,7 +32,7 @@ class Adapter:
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
-        inputs = dict(batch.inputs)
+        inputs = begin_answer(self.model, batch.inputs)
         if PIXELS in inputs:  # not every model casts them to what it computes in
             inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
         if self.precision is None:

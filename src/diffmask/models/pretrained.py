@@ -12,14 +12,15 @@ from torch import nn
 from ..errors import DiffMaskError, ModelError
 from .hub import Place
 
+CAUSAL = "AutoModelForCausalLM"
 AUTO = {
     "classification": "AutoModelForSequenceClassification",
     "multi-label": "AutoModelForSequenceClassification",
     "regression": "AutoModelForSequenceClassification",
     "token": "AutoModelForTokenClassification",
     "span": "AutoModelForQuestionAnswering",
-    "next-token": "AutoModelForCausalLM",
-    "continuation": "AutoModelForCausalLM",
+    "next-token": CAUSAL,
+    "continuation": CAUSAL,
     "image": "AutoModelForImageClassification",
 }
 HEADS = {  # how the classes of transformers are called that do a task
@@ -28,6 +29,7 @@ HEADS = {  # how the classes of transformers are called that do a task
     "ForQuestionAnswering": "span",
     "LMHeadModel": "next-token",
     "ForCausalLM": "next-token",
+    "ForConditionalGeneration": "next-token",
     "ForImageClassification": "image",
 }
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "tokenizer_config.json")
@@ -42,7 +44,7 @@ def load_model(place: Place, kind: str, dtype: torch.dtype | str | None = None) 
             f"{place.name} has no weights in safetensors: diffmask opens no pickles; save the model anew, with "
             "model.save_pretrained(directory)"
         )
-    auto = getattr(transformers, AUTO[kind])
+    auto = getattr(transformers, _auto_class(place, kind))
     with quiet(), torch.random.fork_rng(devices=[]):  # modules draw weights before theirs are loaded
         try:
             model, report = auto.from_pretrained(
@@ -54,6 +56,12 @@ def load_model(place: Place, kind: str, dtype: torch.dtype | str | None = None) 
     model.name_or_path = model.config._name_or_path = place.name  # not where the Hub's client put it
     model.config._commit_hash = place.revision
     return model.eval()
+
+
+def _auto_class(place: Place, kind: str) -> str:
+    """Name the class that loads a model; of those that write, some read with an encoder (T5, BART)."""
+    apart = AUTO[kind] == CAUSAL and getattr(_config(place), "is_encoder_decoder", False)
+    return "AutoModelForSeq2SeqLM" if apart else AUTO[kind]
 
 
 def _check_head(place: Place, kind: str, missing: Any) -> None:
@@ -72,7 +80,7 @@ def load_processor(place: Place, kind: str) -> Any:
     if not has_processor(place, kind):  # transformers would make up a tokenizer that knows no words
         raise ModelError(
             f"there is no {what} beside the model in {place.name}: save it there, {what.split()[-1]}.save_pretrained"
-            f"(directory), or name another that fits"
+            f"(directory), or say where another is, with tokenizer=… or --tokenizer"
         )
     auto = transformers.AutoImageProcessor if images else transformers.AutoTokenizer
     with quiet():
@@ -93,23 +101,29 @@ def has_processor(place: Place, kind: str) -> bool:
 
 def kind_of(place: Place) -> str:
     """Say which kind of task a model was trained for, by the class it was saved as."""
-    transformers = import_transformers()
-    try:
-        config = transformers.AutoConfig.from_pretrained(place.path, **_careful())
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(
-            f"{place.name} is no model of transformers ({_first_line(error)}): give the name of one on the Hub, or a "
-            "directory that save_pretrained wrote"
-        ) from error
+    config = _config(place)
     name = (config.architectures or [""])[0]
     kind = next((kind for head, kind in HEADS.items() if name.endswith(head)), None)
     if kind is None:
-        raise ModelError(f"{place.name} does not say what it does ('{name}'): name the task, one of {', '.join(AUTO)}")
+        raise ModelError(
+            f"{place.name} does not say what it does ('{name}'): name the task with --task, one of {', '.join(AUTO)}"
+        )
     if kind != "classification":
         return kind
     if config.problem_type == "multi_label_classification":
         return "multi-label"
     return "regression" if config.num_labels == 1 else kind
+
+
+def _config(place: Place) -> Any:
+    transformers = import_transformers()
+    try:
+        return transformers.AutoConfig.from_pretrained(place.path, **_careful())
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(
+            f"{place.name} is no model of transformers ({_first_line(error)}): give the name of one on the Hub, or a "
+            "directory that save_pretrained wrote"
+        ) from error
 
 
 def labels_of(model: nn.Module) -> list[str] | None:

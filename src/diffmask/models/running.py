@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -10,6 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from ..errors import ModelError
+
+WRITTEN = {"decoder_input_ids", "decoder_inputs_embeds", "labels"}  # what says how far the answer is written
 
 
 def recomputed(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,6 +26,37 @@ def recomputed(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
     return run
+
+
+def begin_answer(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Let a model that writes its answer apart from what it reads begin it as `generate` does, if nothing is written.
+
+    T5 begins with padding; BART with its end, and the token that all its answers have first.
+    """
+    if "input_ids" not in inputs or WRITTEN & inputs.keys() or not writes_apart(model):
+        return dict(inputs)
+    named = (_said(model, "decoder_start_token_id"), _said(model, "forced_bos_token_id"))
+    if named[0] is None:
+        raise ModelError(
+            f"{type(model).__name__} writes its answer apart from what it reads, and does not say with which token it "
+            "begins: set model.config.decoder_start_token_id"
+        )
+    ids = inputs["input_ids"]
+    begun = [ids.new_full((len(ids), 1), token) for token in named if token is not None]
+    return {**inputs, "decoder_input_ids": torch.cat(begun, 1)}
+
+
+def writes_apart(model: nn.Module) -> bool:
+    """Say whether a model reads with an encoder and writes with a decoder; one that only classifies writes nothing."""
+    if not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return False
+    return model.get_output_embeddings() is not None  # type: ignore[operator]
+
+
+def _said(model: nn.Module, name: str) -> int | None:
+    """Return what a model says of how it writes, in either of the places where transformers keeps it."""
+    places = (getattr(model, place, None) for place in ("generation_config", "config"))
+    return next((value for place in places if (value := getattr(place, name, None)) is not None), None)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..explanation import Explanation, Verification
+from ..explanation import Explanation, Labels, Verification
 
 LOG_HALF = math.log(0.5)
 TOLD = ("kind", "fingerprint", "labels")  # what a record says elsewhere: labels by the names of the decisions
@@ -81,17 +81,33 @@ def grid_of(explanation: Explanation) -> tuple[int, int] | None:
     return int(grid[0]), int(grid[1])
 
 
-def answer(decided: Mapping[str, Any], labels: Sequence[str] | None) -> str:
+def answer(decided: Mapping[str, Any], labels: Labels | None) -> str:
     """Say what was decided, by the names of the labels where they are known.
 
     >>> answer({"label": 1}, ["negative", "positive"]), answer({"start": 3, "end": 5}, None)
     ('positive', 'start 3, end 5')
+    >>> answer({"labels": [True, False, True]}, ["fast", "dull", "funny"])
+    'fast, funny'
     """
     if labels is not None and len(decided) == 1:
-        index = next(iter(decided.values()))
-        if isinstance(index, int) and 0 <= index < len(labels):
-            return printable(labels[index])
+        names = _names(next(iter(decided.values())), labels)
+        if names and None not in names:
+            return ", ".join(printable(str(name)) for name in names)
     return ", ".join(f"{printable(name)} {_short(value)}" for name, value in decided.items()) or "a value"
+
+
+def _names(value: Any, labels: Labels) -> list[str | None]:
+    """Name an index, each of several, or of as many answers as there are labels those that are yes."""
+    indices = value if isinstance(value, list) else [value]
+    if any(isinstance(index, bool) for index in indices):
+        return _true(indices, list(labels)) if len(indices) == len(labels) else []
+    names = labels if isinstance(labels, Mapping) else {str(index): name for index, name in enumerate(labels)}
+    return [names.get(str(index)) for index in indices]
+
+
+def _true(flags: Sequence[bool], labels: Sequence[str]) -> list[str | None]:
+    held: list[str | None] = [label for label, flag in zip(labels, flags, strict=True) if flag]
+    return held or [f"none of {', '.join(labels)}"]
 
 
 def _short(value: Any) -> Any:
@@ -120,7 +136,7 @@ def record(explanation: Explanation, text: str) -> dict[str, Any]:
     }
 
 
-def _checked(checked: Verification, labels: Sequence[str] | None) -> dict[str, Any]:
+def _checked(checked: Verification, labels: Labels | None) -> dict[str, Any]:
     return {
         "divergence": checked.divergence if math.isfinite(checked.divergence) else None,  # JSON knows no infinity
         "margin": checked.margin,

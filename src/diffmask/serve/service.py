@@ -13,13 +13,13 @@ from typing import Any, Literal
 from ..errors import DataError
 from ..explaining.certify import certify, with_margin
 from ..explaining.explain import check_depth, explain
+from ..explaining.explain import info as about
 from ..explanation import Explanation
 from ..provenance import versions
 from ..report.plain import record
-from ..tasks.continuation import Continuation
 from ..tasks.images import ImageClassification
 from ..tasks.pictures import open_picture
-from ..tasks.text import SpanAnswer, TextTask, check_text
+from ..tasks.text import TextTask, check_text
 from ..training.fit import Fit
 from .batching import Batcher, ClosedError, FullError
 from .limits import Limits
@@ -104,17 +104,17 @@ class Service:
 
     def info(self) -> dict[str, Any]:
         """Describe the model, its probe and the limits in plain data."""
-        objective, labels = self.fitted.config.objective, getattr(self.fitted.task, "labels", None)
+        objective = self.fitted.config.objective
         return {
             "model": self.name,
             "fingerprint": self.fitted.fingerprint,
             "takes": self.takes,
-            "pairs": isinstance(self.fitted.task, SpanAnswer | Continuation),
+            "pairs": getattr(self.fitted.task, "pairs", False),
             "kind": self.fitted.config.probe.kind,
             "depths": list(self.fitted.probe.site_names),
             "margin": objective.margin,
             "measure": objective.divergence,
-            "labels": None if labels is None else list(labels),
+            "labels": about(self.fitted).get("labels"),
             "limits": asdict(self.limits),
             "fit": [asdict(score) for score in self.fitted.scores],
             "versions": versions(),

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from ..errors import DataError
+from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
+from .heads import written_apart
 from .text import Encoded, NextToken
 from .units import Template, Text
 
@@ -23,12 +24,14 @@ Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what fol
 class Continuation(NextToken):
     """Keep the distribution over each token of a given continuation; an example is (prompt, continuation)."""
 
+    pairs = True
+
     def encoded(self, text: Any) -> Encoded:
         """Encode the prompt, and add the tokens of the continuation, which are never gated."""
         if not isinstance(text, tuple) or len(text) != 2 or not isinstance(text[1], str) or not text[1]:
             raise DataError(
-                f"a continuation takes (prompt, what follows), got {text!r}: let the model write it, with "
-                "own_continuations()"
+                f"a continuation takes (prompt, what follows), got {text!r}: give both, on the command line with "
+                "--text-column and --pair-column, or let the model write it, with own_continuations()"
             )
         prompt = super().encoded(text[0])
         added = self.tokenizer(text[1], add_special_tokens=False)["input_ids"]
@@ -47,6 +50,8 @@ class Continuation(NextToken):
             )
 
     def read(self, output: Any, batch: Batch) -> Prediction:
+        if written_apart(output):
+            raise ModelError(_no_prompt("the model"))
         assert batch.ask is not None  # every example of this task asks at the last token of its prompt
         mask, rows = batch.inputs["attention_mask"], torch.arange(len(batch), device=batch.ask.device)
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
@@ -56,9 +61,18 @@ class Continuation(NextToken):
         return {"continuation": Categorical(output.logits[rows.unsqueeze(1), places], real)}
 
 
+def _no_prompt(model: str) -> str:
+    return (
+        f"{model} writes its answer apart from what it reads (an encoder–decoder), so no answer continues a prompt: "
+        "NextToken explains the first token that it writes"
+    )
+
+
 @torch.no_grad()
 def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], tokens: int = 8) -> list[Continued]:
     """Let the model continue each prompt, always with its likeliest token."""
+    if model.config.is_encoder_decoder:
+        raise ModelError(_no_prompt(type(model).__name__))
     task = NextToken(tokenizer, prompts, prompts)
     how = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": tokenizer.pad_token_id}
     found: list[Continued] = []

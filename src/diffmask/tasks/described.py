@@ -28,12 +28,6 @@ TASKS = Registry(
 )
 TEXT = ("labels", "unit", "keep", "gate", "gate_special", "ask", "max_length", "strict")
 IMAGE = ("labels", "patch", "column", "most_pixels", "interpolate", "size")
-LABELLED = (
-    "classification",
-    "multi-label",
-    "token",
-    "image",
-)  # a model of another kind has label names that mean nothing
 ASKED = ("next-token", "continuation")  # these know where they ask
 TOKENIZER = ("pad_token", "padding_side", "truncation_side")  # what people change on a tokenizer after loading it
 
@@ -62,7 +56,7 @@ class TaskConfig:
 
     def described(self, labels: Sequence[str] | None, patch: tuple[int, int] | None) -> dict[str, Any]:
         """Describe a task of these settings for a model with these labels and patches."""
-        labels = labels if self.kind in LABELLED else None
+        labels = labels if TASKS.get(self.kind).labelled else None  # of other kinds, a model's labels mean nothing
         if self.kind == "image":
             return {"kind": self.kind, "settings": {"labels": labels, "patch": patch, "interpolate": self.interpolate}}
         settings = {name: getattr(self, name) for name in ("unit", "keep", "gate", "strict")}

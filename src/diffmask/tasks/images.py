@@ -70,6 +70,8 @@ class ImageClassification(Task):
     positions to another than its own.
     """
 
+    labelled = True
+
     def __init__(
         self,
         processor: Any,

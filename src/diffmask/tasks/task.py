@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import DataError
@@ -29,6 +29,7 @@ class Task(ABC):
 
     train: Sequence[Any]
     validation: Sequence[Any]
+    labelled: bool = False  # whether the model answers with labels, which its author may have named
     augments: bool = False  # whether `collate` draws at random, so that an example is never the same twice
 
     @abstractmethod
@@ -48,6 +49,10 @@ class Task(ABC):
 
     def forget(self) -> None:  # noqa: B027 (most tasks remember nothing)
         """Drop what is remembered of examples that were met, so that a service does not grow with every one."""
+
+    def names(self, indices: Collection[int]) -> Mapping[str, str] | None:
+        """Name some of the indices the model answers with, where they are no labels but e.g. tokens."""
+        return None
 
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         """Name the units of each example as a person would, e.g. its tokens."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
 
-from ..errors import DataError, ModelError
+from ..errors import DataError
 from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
+from .heads import at_last_real, head_of, over_labels, written_apart
 from .task import Task, check_several
 from .units import Kept as Kept
 from .units import Text, Unit, always_kept, group, parts_of
@@ -48,6 +48,8 @@ class TextTask(Task):
     is made at one position, gates may read the state there too: `ask` says at which. `labels` names the indices the
     model answers with, for whoever reads.
     """
+
+    pairs: bool = False  # whether an example has to be a pair
 
     def __init__(
         self,
@@ -170,21 +172,19 @@ def _renumbered(
 class TextClassification(TextTask):
     """Keep the distribution over labels, one of which is right."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        logits = head_of(output, "logits", self)
-        if self.labels is not None and len(self.labels) != logits.shape[-1]:
-            raise DataError(
-                f"{len(self.labels)} labels are named ({', '.join(self.labels)}) and the model knows "
-                f"{logits.shape[-1]}: name each of the model's labels, in its order"
-            )
-        return {"label": Categorical(logits)}
+        return {"label": Categorical(over_labels(output, self, self.labels))}
 
 
 class MultiLabelClassification(TextTask):
     """Keep the probability of every label on its own, several of which may be right."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Bernoulli(head_of(output, "logits", self))}
+        return {"labels": Bernoulli(over_labels(output, self, self.labels))}
 
 
 class TextRegression(TextTask):
@@ -195,7 +195,17 @@ class TextRegression(TextTask):
 
 
 class SpanAnswer(TextTask):
-    """Keep where an answer starts and ends, as distributions over the real positions."""
+    """Keep where an answer starts and ends, over the real positions; an example is (question, passage), or segments."""
+
+    pairs = True
+
+    def encoded(self, text: Text) -> Encoded:
+        if isinstance(text, str):
+            raise DataError(
+                f"an answer is looked for in a passage: give (question, passage), got the text {text[:40]!r} alone; on "
+                "the command line, a table with --input, --text-column and --pair-column"
+            )
+        return super().encoded(text)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()
@@ -206,12 +216,16 @@ class SpanAnswer(TextTask):
 class TokenClassification(TextTask):
     """Keep the label of every real token; what the model says about padding does not count."""
 
+    labelled = True
+
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Categorical(head_of(output, "logits", self), real=batch.inputs["attention_mask"].bool())}
+        return {
+            "labels": Categorical(over_labels(output, self, self.labels), real=batch.inputs["attention_mask"].bool())
+        }
 
 
 class NextToken(TextTask):
-    """Keep the distribution over the next token of a causal language model.
+    """Keep the distribution over the next token of a language model; where it writes apart (T5, BART), over its first.
 
     A causal model has met the question only at the last token, so gates read the state there too; that token itself,
     and special ones such as BOS, where attention rests when it has nothing to do, are never gated.
@@ -222,27 +236,12 @@ class NextToken(TextTask):
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         logits = head_of(output, "logits", self)
+        if written_apart(output):
+            return {"next token": Categorical(logits[:, -1])}
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
 
-
-def head_of(output: Any, name: str, task: Task) -> Tensor:
-    """Take a head out of what a model returned, or say that it is a model for something else."""
-    try:
-        found: Tensor = getattr(output, name)
-        return found
-    except AttributeError:
-        has = ", ".join(output) if isinstance(output, Mapping) else type(output).__name__
-        raise ModelError(
-            f"{type(task).__name__} reads {name}, and the model gives {has}: load the model with the head it was "
-            "trained with (AutoModelFor…), or take the task that fits it"
-        ) from None
-
-
-def at_last_real(values: Tensor, mask: Tensor) -> Tensor:
-    """Take the row of the last real position of each example, padded left or right."""
-    places = torch.arange(mask.shape[1], device=mask.device)
-    last = (mask * places).argmax(1)
-    return values[torch.arange(len(values), device=values.device), last]
+    def names(self, indices: Collection[int]) -> Mapping[str, str]:
+        return {str(index): self.tokenizer.decode([index]) for index in indices}
 
 
 def _check_choice(what: str, got: str, known: Sequence[str]) -> None:

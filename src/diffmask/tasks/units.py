@@ -66,7 +66,8 @@ def spans_of(text: Text, unit: Unit) -> list[Span]:
     if not isinstance(text, list):
         raise DataError(
             f"unit 'segment' takes each text as a list of segments, got {type(text).__name__}: write "
-            '["first segment", "second segment"], and Kept("…") for one that must stay'
+            '["first segment", "second segment"] in Python, and Kept("…") for one that must stay; the command line '
+            "gives whole texts, for the units token, word and sentence"
         )
     return list(_segments(text))
 

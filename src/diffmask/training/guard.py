@@ -81,5 +81,5 @@ def give_up(trouble: Trouble, score: DepthScore, margin: float, spare: bool) -> 
     else:
         raise CollapseError(
             f"depth {score.depth} drops everything against its margin {numbers}, also after starting anew: "
-            "try a larger margin or a smaller learning_rate"
+            "try a larger margin or a smaller learning rate"
         )

@@ -163,7 +163,7 @@ class Run:
         if changed:
             raise StorageError(
                 f"{path} was made with other settings ({', '.join(changed)} differ): resume with the same settings, "
-                "or fit into another directory"
+                "fit into another directory, or remove it to begin anew"
             )
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import ModelError
+from ..errors import CollapseError, ModelError
 from ..gates.noise import Part
 from ..gates.probe import Probe, make_probe
 from ..gates.score_function import ScoreFunction
@@ -64,6 +64,8 @@ class Trainer:
             self.cache = self._make_cache()
         try:
             return run, self._train(run, batches, bar)
+        except (CollapseError, ModelError) as error:
+            raise type(error)(f"{error}{self._another_try()}") from error
         finally:
             if self.cache is not None:
                 self.cache.close()
@@ -73,6 +75,12 @@ class Trainer:
         folder = None if self.checkpoint is None else self.checkpoint.parent
         agree = self.processes.all_say if self.model.sharded else bool
         return Cache(self.model, self.task, mode, budget, self.device, folder, agree)
+
+    def _another_try(self) -> str:
+        """Say what stands in the way of other settings: a checkpoint that is good, and so is not thrown away here."""
+        if self.checkpoint is None:
+            return ""
+        return f"; to try other settings in {self.checkpoint.parent}, remove {self.checkpoint.name} there"
 
     def _train(self, run: Run, batches: Iterator[tuple[list[int], Batch]], bar: Bar) -> list[DepthScore]:
         while run.progress.unfinished() and not self._waited_enough(run):
@@ -188,7 +196,7 @@ class Trainer:
             worst = max(scores, key=lambda score: score.divergence)
             log.warning(
                 "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
-                "train longer, or certify() each explanation",
+                "train longer, or certify each explanation",
                 worst.divergence,
                 worst.depth,
             )
@@ -275,5 +283,5 @@ class Trainer:
         if not bool(torch.cat([parameter.detach().flatten() for parameter in run.probe.parameters()]).isfinite().all()):
             raise ModelError(
                 f"the probe's weights became NaN or infinite before step {run.progress.step}: the model's masked "
-                "output or its gradient was not finite; run the model in float32, or lower learning_rate"
+                "output or its gradient was not finite; run the model in float32, or lower the learning rate"
             )
