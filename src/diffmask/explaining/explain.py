@@ -137,8 +137,8 @@ def describe(
     scores, chosen = split(said.scores[:, chunk.valid], counts, 1), split(said.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
-        said = _named(fitted.task, check, about)
-        yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, said)
+        own = _named(fitted.task, check, about)
+        yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, own)
 
 
 def info(fitted: Fit) -> dict[str, Any]:
