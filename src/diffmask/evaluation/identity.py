@@ -40,7 +40,7 @@ def describe(thing: Any) -> str:
         return f"{type(thing).__name__}({', '.join(settings)})"
     if thing is None or isinstance(thing, str | int | float | tuple | list | dict):
         return repr(thing)
-    return getattr(thing, "__qualname__", type(thing).__qualname__)
+    return str(getattr(thing, "__qualname__", type(thing).__qualname__))
 
 
 def _data(subject: Subject, batches: Sequence[Sequence[int]]) -> str:
