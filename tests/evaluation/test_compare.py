@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -49,6 +50,14 @@ class Wild(Method):
         scores, unlucky = Random()(question), question.batch.inputs["tokens"][:, 0] == self.token
         scores[:, 0] = torch.where(unlucky, self.wrong, scores[:, 0])
         return scores
+
+
+class Slow(Method):
+    """Takes its time."""
+
+    def __call__(self, question):
+        time.sleep(0.2)
+        return Random()(question)
 
 
 class Broken(Metric):
@@ -158,6 +167,11 @@ def test_costs_are_counted_in_forward_passes(fitted):
     assert 1 < found.costs["gradient"].forwards <= 3
     assert found.costs["leave-one-out"].forwards == pytest.approx(1 + float(units), rel=0.2)
     assert all(cost.time_ratio > 0 for cost in found.costs.values())
+
+
+def test_the_time_is_the_methods_own_and_is_known_whichever_batches_follow(fitted):
+    found = compare(fitted, range(6), {"slow": Slow()}, ["kept-fraction"], batch_size=2)
+    assert found.costs["slow"].seconds >= 0.2 and found.costs["slow"].plain_seconds > 0
 
 
 def test_who_is_first_is_said_with_those_that_cannot_be_told_from_it(fitted):
