@@ -30,7 +30,7 @@ def adam(value, slope_of, steps, rate):
     return value
 
 
-def slow(question, shares, steps, beta, seed):
+def slow(question, shares, steps, beta, seed, rate=0.1):
     """Explain a question about one example whose every position is a unit."""
     model, batch, site = question.model, question.batch, question.model.sites[question.depth]
     units, hidden = batch.shape[1], 16
@@ -59,7 +59,7 @@ def slow(question, shares, steps, beta, seed):
 
     start = torch.full((units, 1 if shares == "unit" else hidden), 5.0)
     with model.frozen():
-        return nats(adam(start, slope_of, steps, 0.1)).detach()
+        return nats(adam(start, slope_of, steps, rate)).detach()
 
 
 @pytest.mark.parametrize("shares", ["unit", "feature"])
@@ -70,6 +70,15 @@ def test_it_agrees_with_one_example_at_a_time(ask_text, kind, depth, shares):
     for row, text in enumerate(TEXTS):
         expected = slow(ask_text([text], depth, kind), shares, 12, 3.0, 5)
         torch.testing.assert_close(found[row, : len(expected)], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_it_agrees_where_noise_and_prediction_matter_more_than_the_price(ask_text):
+    # By steps of 0.1 from 5 on, a search of a few steps follows the price alone: Adam does not ask how high it is.
+    method = Bottleneck(beta=0.05, steps=8, learning_rate=1.0, seed=5, mean=MEAN, std=STD)
+    found = method(ask_text(TEXTS))
+    for row, text in enumerate(TEXTS):
+        expected = slow(ask_text([text]), "unit", 8, 0.05, 5, 1.0)
+        torch.testing.assert_close(found[row, : len(expected)], expected, rtol=1e-2, atol=1e-2)
 
 
 def test_the_information_is_the_divergence_of_two_normals():

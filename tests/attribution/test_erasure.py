@@ -167,8 +167,22 @@ def test_a_limit_stops_the_search_and_says_so(read):
     assert not stopped.complete and stopped.size == 8 and torch.equal(stopped.sets, question.batch.valid)
     assert 20 <= stopped.tried < 256
     assert sum(comb(8, size) for size in range(stopped.least)) <= stopped.tried
-    (whole,) = search(question, replace(how, limit=256))
-    assert whole.complete
+    (whole,) = search(question, replace(how, limit=255))  # every set but the whole example, which needs no try
+    assert whole.complete and whole.tried == 255
+
+
+def test_it_computes_as_exactly_as_it_can_and_puts_the_precision_back(monkeypatch):
+    question, seen = ask_reader(lengths=(3,)), set()
+    forward = type(question.model.model).forward
+
+    def watched(self, *args, **named):
+        seen.add((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
+        return forward(self, *args, **named)
+
+    monkeypatch.setattr(type(question.model.model), "forward", watched)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    ExactErasure()(question)
+    assert seen == {("highest", False)} and torch.backends.cudnn.allow_tf32
 
 
 def test_a_search_that_ends_within_its_limit_is_complete():

@@ -99,6 +99,8 @@ def test_what_is_left_scores_one_and_the_rest_by_the_order_in_which_it_went(ask_
     for row, removed in enumerate(method.removed(question)):
         values = scores[row][list(removed)]
         assert bool((values.diff() > 0).all()) and bool((values > 0).all())
+        count = int(question.batch.valid[row].sum())
+        assert values.tolist() == pytest.approx([place / count for place in range(1, len(removed) + 1)])
         assert len(removed) + int(keep[row].sum()) == int(question.batch.valid[row].sum())
 
 
@@ -108,6 +110,13 @@ def test_an_infinite_margin_asks_for_the_decision_alone_and_stops_at_the_smalles
     longest = question.batch.valid.sum(1)
     left = GreedyErasure(float("inf"), smallest=3).keep(question).sum(1)
     assert bool((left >= longest.clamp_max(3)).all())
+
+
+def test_a_set_within_the_margin_that_changes_the_decision_does_not_hold(monkeypatch):
+    question = evidence_question(rows=range(4))
+    assert any(GreedyErasure(float("inf")).removed(question))
+    monkeypatch.setattr("diffmask.attribution.greedy.agreement", lambda original, masked: torch.zeros(()))
+    assert GreedyErasure(float("inf")).removed(question) == [()] * 4
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 1000])

@@ -62,6 +62,12 @@ def test_where_every_set_is_tried_it_is_the_shapley_value(ask_text, kind, depth,
     torch.testing.assert_close(KernelShap().signed(question), shapley(question), rtol=1e-4, atol=1e-4)
 
 
+def test_as_many_samples_as_there_are_sets_are_enough_to_try_each(ask_text):
+    question = ask_text(["a fast movie"], gate_special=False)
+    exact = KernelShap(samples=2 ** int(question.batch.valid.sum()), seed=3).signed(question)
+    torch.testing.assert_close(exact, shapley(question), rtol=1e-4, atol=1e-4)
+
+
 def test_where_units_are_knocked_out_it_is_the_shapley_value_too(ask_text):
     question = replace(ask_text(["a funny movie ."], kind="llama"), baseline=None)
     torch.testing.assert_close(KernelShap().signed(question), shapley(question), rtol=1e-4, atol=1e-4)

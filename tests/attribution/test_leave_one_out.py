@@ -72,6 +72,14 @@ def test_columns_that_are_padding_for_everyone_cost_nothing():
     assert model.model.passes == 1 + longest
 
 
+def test_rounding_never_makes_a_score_negative(linear, monkeypatch):
+    def just_below(original, masked, measure):
+        return torch.full((len(linear.batch),), -1e-8)
+
+    monkeypatch.setattr("diffmask.attribution.leave_one_out.divergence", just_below)
+    assert torch.equal(LeaveOneOut()(linear), torch.zeros(linear.batch.valid.shape))
+
+
 def test_a_batch_of_nothing_is_refused():
     with pytest.raises(SettingError, match="batch_size of leave-one-out must be at least 1, got 0"):
         LeaveOneOut(batch_size=0)

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 from transformers import AlbertConfig, AlbertForSequenceClassification, BertConfig, BertModel, ViTConfig
 from transformers import ViTForImageClassification as ViT
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from diffmask.attribution.method import Question
 from diffmask.attribution.rollout import Rollout
@@ -15,6 +17,23 @@ from diffmask.types import Batch, Categorical
 from toys import evidence_model, evidence_task
 
 TEXTS = ["a funny movie .", "enjoyable", "a fast enjoyable movie . funny"]
+
+
+class Averaged(nn.Module):
+    """Answers from the mean of all real positions behind the first."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.config = inner, inner.config
+
+    def set_attn_implementation(self, name):
+        self.inner.set_attn_implementation(name)
+
+    def forward(self, input_ids, attention_mask, output_attentions=False):
+        found = self.inner.bert(input_ids, attention_mask, output_attentions=output_attentions)
+        real = attention_mask[:, 1:].unsqueeze(-1).float()
+        mean = (found[0][:, 1:] * real).sum(1) / real.sum(1)
+        return SequenceClassifierOutput(logits=self.inner.classifier(mean), attentions=found.attentions)
 
 
 @torch.no_grad()
@@ -52,9 +71,9 @@ def test_it_agrees_with_loops_over_each_example_alone(ask_text, kind, side, head
     found = Rollout(heads, discard)(question)
     for row, text in enumerate(TEXTS):
         alone = ask_text([text], kind=kind).batch
-        asks = range(alone.shape[1]) if alone.ask is None else alone.ask.tolist()
+        asks = [0] if alone.ask is None else alone.ask.tolist()  # a classifier reads [CLS] alone
         layers = eager_layers(question.model.model, alone.inputs)
-        expected = slow(layers, list(asks), heads, discard, causal=kind == "llama")
+        expected = slow(layers, asks, heads, discard, causal=kind == "llama")
         torch.testing.assert_close(found[row][question.batch.valid[row]], expected[alone.valid[0]])
 
 
@@ -62,7 +81,7 @@ def test_it_agrees_with_loops_over_each_example_alone(ask_text, kind, side, head
 def test_at_a_hidden_site_only_the_layers_after_it_count(ask_text, depth):
     question = ask_text(TEXTS[2:], depth)
     layers = eager_layers(question.model.model, question.batch.inputs)[max(0, depth - 1) :]
-    expected = slow(layers, list(range(question.batch.shape[1]))) if layers else torch.full((10,), 0.1)
+    expected = slow(layers, [0]) if layers else torch.eye(10)[0]  # behind the last layer only [CLS] is read
     torch.testing.assert_close(Rollout()(question)[0], expected)
 
 
@@ -102,7 +121,26 @@ def test_a_layer_that_runs_several_times_counts_each_time(ask_text):
     layers = eager_layers(model, example.inputs)
     for depth, left in ((0, 3), (2, 2), (3, 1)):
         question = ask_text(TEXTS[2:], depth, model=adapter)
-        torch.testing.assert_close(Rollout()(question)[0], slow(layers[3 - left :], list(range(10))))
+        torch.testing.assert_close(Rollout()(question)[0], slow(layers[3 - left :], [0]))
+
+
+def test_a_model_that_reads_several_positions_is_asked_at_each_of_them(ask_text):
+    question = ask_text(TEXTS, model=adapt(Averaged(ask_text().model.model)))
+    found = Rollout()(question)
+    for row, text in enumerate(TEXTS):
+        alone = ask_text([text]).batch
+        expected = slow(eager_layers(question.model.model.inner, alone.inputs), list(range(1, alone.shape[1])))
+        torch.testing.assert_close(found[row][question.batch.valid[row]], expected)
+
+
+def test_without_a_gradient_every_real_position_asks(ask_text):
+    question = ask_text(TEXTS)
+    question.model.model.forward = torch.no_grad()(question.model.model.forward)
+    found = Rollout()(question)
+    for row, text in enumerate(TEXTS):
+        alone = ask_text([text]).batch
+        expected = slow(eager_layers(question.model.model, alone.inputs), list(range(alone.shape[1])))
+        torch.testing.assert_close(found[row][question.batch.valid[row]], expected)
 
 
 def test_an_image_is_read_at_its_first_position_and_every_patch_has_its_share():

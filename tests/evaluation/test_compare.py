@@ -1,6 +1,9 @@
 """A comparison: the same figures as asking method and metric by hand, resumable, and a failure costs one example."""
 
 import json
+import math
+import time
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -33,6 +36,27 @@ class Failing(Method):
     def __call__(self, question):
         if bool((question.batch.inputs["tokens"][:, 0] == self.token).any()):
             raise ValueError("I do not like it")
+        return Random()(question)
+
+
+@dataclass(frozen=True)
+class Wild(Method):
+    """Scores at random, but gives no number for the first unit of an example that begins with a certain token."""
+
+    token: int
+    wrong: float
+
+    def __call__(self, question):
+        scores, unlucky = Random()(question), question.batch.inputs["tokens"][:, 0] == self.token
+        scores[:, 0] = torch.where(unlucky, self.wrong, scores[:, 0])
+        return scores
+
+
+class Slow(Method):
+    """Takes its time."""
+
+    def __call__(self, question):
+        time.sleep(0.2)
         return Random()(question)
 
 
@@ -78,6 +102,17 @@ def test_one_example_that_fails_costs_that_example_alone(fitted):
     assert undefined.nonzero().flatten().tolist() == unlucky
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_scores_that_are_no_numbers_cost_their_example_and_are_never_ranked(fitted, wrong):
+    first = fitted.task.collate(range(12)).inputs["tokens"][:, 0].tolist()
+    unlucky = [row for row, token in enumerate(first) if token == first[0]]
+    found = compare(fitted, range(12), {"wild": Wild(first[0], wrong)}, ["srg", "kept-fraction"], batch_size=5)
+    assert [failure.example for failure in found.failures] == unlucky
+    assert "the scores of method Wild are NaN or infinite for 1 of 1 examples" in found.failures[0].reason
+    for figures in found.figures["wild"].values():
+        assert figures.isnan().nonzero().flatten().tolist() == unlucky
+
+
 def test_a_metric_that_fails_leaves_the_others(fitted):
     found = compare(fitted, range(4), ["random"], {"broken": Broken(), "sufficiency": Sufficiency()})
     assert found.figures["random"]["broken"].isnan().all()
@@ -102,6 +137,28 @@ def test_two_comparisons_do_not_share_a_directory(fitted, tmp_path):
         compare(fitted, range(4), ["random"], ["sufficiency"], directory=tmp_path)
 
 
+def test_a_directory_is_refused_if_anything_that_makes_a_figure_is_another(fitted, tmp_path):
+    usual = {"data": range(3), "methods": {"one": Random()}, "metrics": ["sufficiency"]}
+    other = fit(evidence_model(), evidence_task(120), small_recipe(steps=5, kind="hidden"))
+    changes = [
+        {"data": range(3, 6)},
+        {"methods": {"one": Random(seed=1)}},
+        {"methods": {"one": LeaveOneOut()}},
+        {"metrics": {"sufficiency": Sufficiency(seed=1)}},
+        {"baseline": torch.ones(4)},
+        {"depth": 0},
+        {"methods": {"one": ProbeScores(fitted.probe)}},
+        {"methods": {"one": ProbeScores(other.probe)}},
+    ]
+    asked = [usual, *({**usual, **change} for change in changes)]
+    for number, how in enumerate(asked):
+        compare(fitted, **how, directory=tmp_path / str(number))
+        compare(fitted, **how, directory=tmp_path / str(number))  # the same goes on
+        for before in range(number):
+            with pytest.raises(StorageError, match="holds a comparison with other settings"):
+                compare(fitted, **how, directory=tmp_path / str(before))
+
+
 def test_costs_are_counted_in_forward_passes(fitted):
     found = compare(fitted, range(4), ["random", "gradient", "leave-one-out"], ["kept-fraction"], depth=0)
     units = fitted.task.collate(range(4)).valid.any(0).sum()
@@ -109,6 +166,11 @@ def test_costs_are_counted_in_forward_passes(fitted):
     assert 1 < found.costs["gradient"].forwards <= 3
     assert found.costs["leave-one-out"].forwards == pytest.approx(1 + float(units), rel=0.2)
     assert all(cost.time_ratio > 0 for cost in found.costs.values())
+
+
+def test_the_time_is_the_methods_own_and_is_known_whichever_batches_follow(fitted):
+    found = compare(fitted, range(6), {"slow": Slow()}, ["kept-fraction"], batch_size=2)
+    assert found.costs["slow"].seconds >= 0.2 and found.costs["slow"].plain_seconds > 0
 
 
 def test_who_is_first_is_said_with_those_that_cannot_be_told_from_it(fitted):

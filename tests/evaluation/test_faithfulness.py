@@ -192,6 +192,13 @@ def test_on_a_grid_infidelity_removes_squares(toys):
         Infidelity(samples=0)
 
 
+def test_a_square_may_lie_anywhere_on_the_grid():
+    shares = torch.rand(3, 500, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+    sets = Infidelity(grid_width=3)._draw(6, shares)
+    single = sets[sets.sum(1) == 1]
+    assert single.any(0).all() and len(sets[sets.sum(1) == 4].int().unique(dim=0)) == 2
+
+
 def test_runs_of_every_length_and_place_are_drawn():
     sets = Infidelity()._draw(3, torch.rand(3, 2000, generator=torch.Generator().manual_seed(0), dtype=torch.double))
     kinds, counts = sets.int().unique(dim=0, return_counts=True)

@@ -31,6 +31,11 @@ def test_a_true_unit_with_score_zero_is_infinitely_wrong_in_kl_and_bounded_in_js
     assert js == pytest.approx(math.log(2))
 
 
+def test_scores_of_nothing_say_what_uniform_ones_say():
+    valid = [1, 1, 1, 0]
+    assert both([0.0, 0.0, 0.0, 0.0], [1, 0, 0, 0], valid) == both([2.0, 2.0, 2.0, 2.0], [1, 0, 0, 0], valid)
+
+
 def test_scores_on_padding_do_not_count():
     assert both([1.0, 0.0, 5.0], [1, 0, 0], valid=[1, 1, 0]) == pytest.approx((0, 0), abs=1e-12)
 

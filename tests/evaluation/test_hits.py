@@ -60,6 +60,13 @@ def test_auroc_is_the_share_of_pairs_in_the_right_order(seed):
     assert float(auroc(scores, marked)) == pytest.approx(expected, nan_ok=True)
 
 
+def test_what_stands_on_padding_is_never_picked_nor_at_the_border():
+    scores = torch.tensor([[0.5, 0.0, 0.0, 0.9, 0.0]])
+    marked, valid = torch.tensor([[True, True, False, False, False]]), torch.tensor([[True, True, True, False, False]])
+    found = count_hits(scores, marked, valid)
+    assert float(found.both) == pytest.approx(1.5)  # the first, and one of the two that tie, half of the time
+
+
 def test_above_a_threshold_precision_recall_and_f1_are_counted(toys):
     case = toys.judge(rows=range(2))
     truth = torch.tensor([[1, 1, 0, 0, 1, 0, 0, 0]] * 2).bool() & case.question.batch.valid

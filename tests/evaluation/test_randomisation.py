@@ -60,6 +60,22 @@ def test_every_weight_changes_and_keeps_its_scale(case):
             assert float(twin[name].std()) == pytest.approx(float(weight.std()), rel=0.5)
 
 
+def test_every_stage_and_every_seed_draws_its_own_weights(case):
+    drawn = []
+
+    class Spy(GradientNorm):
+        def __call__(self, question):
+            drawn.append(dict(question.model.model.state_dict()))
+            return super().__call__(question)
+
+    for seed in (0, 1):
+        Randomisation(seed=seed)(replace(case, method=Spy()))
+    name = next(name for name in drawn[0] if "layer.0." in name and name.endswith("query.weight"))
+    first, above = (drawn[0][place].flatten() for place in (name, name.replace("layer.0.", "layer.1.")))
+    assert abs(float(torch.corrcoef(torch.stack([first, above]))[0, 1])) < 0.5
+    assert abs(float(torch.corrcoef(torch.stack([first, drawn[1][name].flatten()]))[0, 1])) < 0.5
+
+
 def test_the_figure_is_spearman_with_the_scores_for_the_random_model(toys):
     case = toys.judge(LeaveOneOut(), rows=range(12), task=toys.mixed())
     asked = []

@@ -53,6 +53,12 @@ def test_an_order_is_like_itself_unlike_its_reverse_and_nothing_like_a_constant(
     assert likeness(a, torch.ones(4)).isnan() and likeness(a[:1], a[:1]).isnan()
 
 
+@pytest.mark.parametrize("likeness", [kendall, spearman])
+def test_what_is_no_number_has_no_rank_to_compare(likeness):
+    a = torch.tensor([0.3, math.nan, 0.7, 0.2])
+    assert likeness(a, a).isnan() and likeness(a.nan_to_num(), a).isnan()
+
+
 def test_the_highest_score_has_the_first_place_and_padding_the_last():
     scores = torch.tensor([[0.2, 0.9, 9.0, 0.5], [1.0, 1.0, 1.0, 1.0]])
     valid = torch.tensor([[True, True, False, True], [True] * 4])

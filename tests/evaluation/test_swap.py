@@ -44,6 +44,15 @@ def test_keeping_everything_scores_nothing(judged, toys):
     assert found.hindsight.abs().max() < 1e-6 and (found.kept_fraction == 1).all() and (found.flips == 0).all()
 
 
+def test_where_nothing_is_ever_dropped_there_is_nothing_to_swap_and_nothing_undefined(judged, toys):
+    class All(toys.Oracle):
+        def __call__(self, question):
+            return question.batch.valid.float()
+
+    found = SwapTest(examples=8)(judged(All(), rows=range(5)))
+    assert found.hindsight.abs().max() < 1e-6 and (found.flips == 0).all()
+
+
 def test_the_mean_over_draws_nears_the_mean_over_the_pool(judged, toys):
     """With one dropped unit, every unit of the pool can be tried."""
     case = judged(toys.Noise(), rows=range(12))

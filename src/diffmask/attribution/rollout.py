@@ -4,8 +4,8 @@ Abnar and Zuidema (2020). Half of a layer's output comes through attention, half
 
     Â = rows of (A + I) / 2, each divided by its sum        R = Â_last ··· Â_first        score = the asking row of R
 
-At a site inside the model only the layers after it count: what flows from the states there. It needs no baseline and
-no gradient, and does not know what was answered.
+The row that asks is where the answer is read after the last layer, such as [CLS]. At a site inside the model only the
+layers after it count: what flows from the states there. It needs no baseline, and does not know what was answered.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from torch import Tensor
 
 from ..errors import SettingError
 from ..models.attention import asking, attended
-from ..models.flow import attend_after, visible
+from ..models.flow import asked_share, attend_after, visible
 from ..settings import check_choices
 from .method import Method, Question
 
 
 @dataclass(frozen=True)
 class Rollout(Method):
-    """The share of the flow that starts at a unit: into `batch.ask`, or without it into every real position alike."""
+    """The share of the flow that starts at a unit, into `batch.ask` or, without it, where the answer is read."""
 
     heads: Annotated[Literal["mean", "max", "min"], "how the heads of a layer become one"] = "mean"
     discard: Annotated[float, "share of the smallest weights of each layer and example that is set to 0"] = 0.0
@@ -42,8 +42,9 @@ class Rollout(Method):
             found = attend_after(question.model, question.batch, question.depth, "rollout").layers
             layers = [layer.float().to(question.batch.valid.device) for layer in found]
             batch = attended(question.model, question.batch, layers)
-        seen = visible(batch, question.model.causal)
-        flow = asking(batch).unsqueeze(1)  # (batch, 1, position)
+            known = batch is not question.batch  # an image with a prefix, which now says where it is read
+            flow = asking(batch) if known else asked_share(question.model, batch)
+        flow, seen = flow.unsqueeze(1), visible(batch, question.model.causal)  # (batch, 1, position)
         for layer in reversed(layers):
             flow = flow @ self._mixing(layer, seen)
         return torch.where(batch.valid, batch.add_up(flow.transpose(1, 2)).squeeze(-1), 0)

@@ -28,6 +28,7 @@ from . import METRICS, REMOVALS
 from .cells import Cells
 from .comparison import Comparison, Failure
 from .cost import Cost, measure_cost
+from .identity import identity
 from .metric import Case, Marked, Metric
 from .removal import Removal
 from .subject import Marks, Subject, about_model, about_probe
@@ -72,9 +73,10 @@ def compare(
     _check_marks(judges, {"truth": truth, "rationale": rationale})
     rivals = _named("method", methods, lambda name: _make_method(name, subject))
     setting = {**subject.describe(), "seed": seed}
-    cells = Cells(directory, {**setting, "batch_size": batch_size, "methods": list(rivals), "metrics": repr(judges)})
     rows = range(len(subject.examples))
     batches = [rows[start : start + batch_size] for start in rows[::batch_size]]
+    known = {} if directory is None else identity(subject, batches, methods=rivals, metrics=judges)
+    cells = Cells(directory, {**setting, "batch_size": batch_size, **known})
     total, found = len(rivals) * len(batches), {name: Judged() for name in rivals}
     with Bar("compare", total, progress) as bar:
         for number, batch in enumerate(batches):

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..attribution.method import Method, Question
+from ..errors import ModelError
 from .removal import Removal
 
 Marked = Literal["truth", "rationale"]  # the units that matter, or those a person marked
@@ -25,6 +26,14 @@ class Case:
     removal: Removal  # what becomes of a unit that is taken away
     truth: Bool[Tensor, "batch unit"] | None = None  # the units that matter, where that is known
     rationale: Bool[Tensor, "batch unit"] | None = None  # the units a person marked
+
+    def __post_init__(self) -> None:
+        wild = (~self.scores.isfinite() & self.question.batch.valid).any(1)
+        if bool(wild.any()):  # a NaN would be ranked first, and kept by no threshold
+            raise ModelError(
+                f"the scores of method {type(self.method).__name__} are NaN or infinite for {int(wild.sum())} of "
+                f"{len(wild)} examples, which no metric can judge: check the model on them, e.g. in float32"
+            )
 
 
 class Metric(ABC):

@@ -52,8 +52,9 @@ def midranks(values: Float[Tensor, " unit"]) -> Float[Tensor, " unit"]:
 
 
 def spearman(first: Float[Tensor, " unit"], second: Float[Tensor, " unit"]) -> Float[Tensor, ""]:
-    """Correlate two rankings; NaN if either ranks nothing."""
+    """Correlate two rankings; NaN if either ranks nothing, or holds a NaN, which has no rank."""
     a, b = (midranks(values) for values in (first, second))
     a, b = a - a.mean(), b - b.mean()
     scale = (a.square().sum() * b.square().sum()).sqrt()
-    return torch.where(scale > 0, (a * b).sum() / scale, torch.nan).clamp(-1, 1)
+    ranked = (scale > 0) & ~(first.isnan().any() | second.isnan().any())
+    return torch.where(ranked, (a * b).sum() / scale, torch.nan).clamp(-1, 1)

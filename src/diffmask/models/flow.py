@@ -13,7 +13,7 @@ from torch import Tensor
 from ..errors import ModelError
 from ..types import Batch
 from .adapter import Adapter
-from .attention import Attended, attend
+from .attention import Attended, asking, attend
 from .sites import capture, trace
 from .sites import replace as put
 from .structure import blocks_beside
@@ -35,12 +35,41 @@ def attend_after(model: Adapter, batch: Batch, depth: int, method: str) -> Atten
 
 def visible(batch: Batch, causal: bool) -> Bool[Tensor, "batch query key"]:
     """Say which positions may see which: no padding, if the model is told of it, and in a causal model no later one."""
-    mask, (rows, count) = batch.inputs.get("attention_mask"), batch.shape
-    real = torch.ones(rows, count, dtype=torch.bool, device=batch.valid.device)
-    if isinstance(mask, Tensor) and mask.shape == batch.shape:
-        real = mask.bool()
+    real = _unpadded(batch)
     pairs = real.unsqueeze(1) & real.unsqueeze(2)
     return pairs.tril() if causal else pairs
+
+
+def _unpadded(batch: Batch) -> Bool[Tensor, "batch position"]:
+    """Say which positions are no padding, as far as the model is told of it."""
+    mask = batch.inputs.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.shape == batch.shape:
+        return mask.bool()
+    return torch.ones(batch.shape, dtype=torch.bool, device=batch.valid.device)
+
+
+def asked_share(model: Adapter, batch: Batch) -> Float[Tensor, "batch position"]:
+    """Share one vote among the positions the answer is read from: `batch.ask`, or what the output depends on.
+
+    Where the output does not say, because no gradient reaches the last block, all real positions share the vote.
+    """
+    if batch.ask is not None:
+        return asking(batch)
+    try:
+        share = read_share(model, batch, _size)
+    except ModelError:
+        return asking(batch)
+    if share.shape != batch.shape:
+        return asking(batch)
+    share = share * _unpadded(batch)  # a model without a head shows what stands on padding too
+    total = share.sum(1, keepdim=True)
+    return share / total if bool((total > 0).all()) else asking(batch)
+
+
+def _size(output: Any) -> Float[Tensor, " batch"]:
+    """Return a number for each example that everything in the first part of the output has an effect on."""
+    first: Tensor = output if isinstance(output, Tensor) else output[0]
+    return first.float().square().flatten(1).sum(1)
 
 
 def read_share(
