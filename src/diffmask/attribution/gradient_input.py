@@ -34,10 +34,14 @@ class GradientInput(Method):
             raise SettingError(f"no baseline '{self.baseline}' for gradient-input. Known: zero, question")
 
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
+        return self.signed(question).abs()
+
+    def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
+        """Return what each unit would add to the target, or take from it."""
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
             change = self._change(seen, question).sum(-1, keepdim=True)  # (batch, position, 1)
-        return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1).abs(), 0)
+        return torch.where(question.batch.valid, question.batch.add_up(change).squeeze(-1), 0)
 
     def _change(self, seen: Look, question: Question) -> Float[Tensor, "batch position hidden"]:
         """Return what each number of the state would take along, were the target linear."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..attribution.chefer import Chefer
 from ..attribution.comparisons import Comparisons
+from ..attribution.directed import Directed
 from ..attribution.grad_cam import GradCam
 from ..attribution.gradient_input import GradientInput
 from ..attribution.integrated_gradients import IntegratedGradients
@@ -64,16 +65,6 @@ class SetScores(Method):
         return found.sum(0) if self.summed else found[-1]
 
 
-@dataclass(frozen=True)
-class SignedGradients(Method):
-    """Integrated gradients with their sign: what speaks against the decision comes last."""
-
-    inner: IntegratedGradients
-
-    def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
-        return self.inner.signed(question)
-
-
 def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, Method]:
     """List who ranks; those that draw at random do so by the seed."""
     gradients = IntegratedGradients(size.steps, size.rows // 8)  # with a gradient, a row takes much more memory
@@ -91,7 +82,7 @@ def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, M
         "chefer": Chefer(),
         "gradient-input": GradientInput(),
         "integrated-gradients": gradients,
-        SIGNED_IG: SignedGradients(gradients),
+        SIGNED_IG: Directed(gradients),
         "leave-one-out": LeaveOneOut(batch_size=size.rows),
         "rise": Rise(size.samples, batch_size=size.rows, seed=seed),
         "random": Random(seed=seed),
