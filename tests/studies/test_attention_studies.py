@@ -124,7 +124,8 @@ def test_attention_is_judged_beside_a_probe_that_keeps_as_many_words(here):
     model = make_model(data.task)
     found = attentive.judge_attention(model, data, attentive.SMALL, 0)
     assert not found["failures"] and 0 <= found["kept"] <= 1
-    assert all(set(found["table"][method]) == set(attentive.METRICS) for method in ("diffmask", "attention"))
+    judged = ("diffmask", "attention", "random")
+    assert all(set(found["table"][method]) == set(attentive.METRICS) for method in judged)
 
 
 def test_as_many_units_are_kept_as_the_probe_keeps_in_the_order_of_the_method():
@@ -185,6 +186,11 @@ def test_faithfulness_counts_the_classifiers_on_which_diffmask_does_better():
     found = faithfulness([one(0.1, 0.2), one(0.3, 0.2), one(math.nan, 0.1)])
     assert found["sufficiency"]["diffmask_better"] == 1 and found["sufficiency"]["defined"] == 2
     assert found["classifiers"] == 3 and faithfulness([]) == {}
+    assert found["sufficiency"]["random"] is None  # as in runs from before chance was judged too
+    lucky = [one(0.1, 0.2), one(0.3, 0.2)]
+    for judged, chance in zip(lucky, (0.4, math.nan), strict=True):
+        judged["table"]["random"] = {"sufficiency": chance}
+    assert faithfulness(lucky)["sufficiency"]["random"] == 0.4
 
 
 def test_the_published_tables_are_complete():

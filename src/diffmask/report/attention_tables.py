@@ -53,11 +53,14 @@ def cell(row: Row) -> str:
 
 
 def faithfulness_table(found: Mapping[str, Any]) -> str:
-    """Return DiffMask beside attention, by each metric."""
-    lines = ["| metric | better | DiffMask | attention | DiffMask better on |", "|---|---|---|---|---|"]
+    """Return DiffMask beside attention and a random order, by each metric."""
+    lines = [
+        "| metric | better | DiffMask | attention | random | DiffMask better than attention on |",
+        "|---" * 6 + "|",
+    ]
     for metric, figures in found.items():
         if isinstance(figures, Mapping):
-            means = " | ".join(_number(figures[method]) for method in ("diffmask", "attention"))
+            means = " | ".join(_number(figures.get(method)) for method in ("diffmask", "attention", "random"))
             count = f"{figures['diffmask_better']} of {figures['defined']} classifiers"
             lines.append(f"| {metric} | {figures['better']} | {means} | {count} |")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from ..attention.quality import measure_quality
 from ..attention.train import predict, train_attentive
 from ..attribution.method import Method, Question
 from ..attribution.probe import ProbeScores
+from ..attribution.random import Random
 from ..evaluation.compare import compare
 from ..tasks.corpora import read_corpus
 from ..tasks.documents import Corpus, Document, DocumentTask
@@ -168,12 +169,12 @@ def probe_config(size: AttentiveSize, seed: int) -> FitConfig:
 
 
 def judge_attention(model: AttentiveClassifier, data: Prepared, size: AttentiveSize, seed: int) -> dict[str, Any]:
-    """Fit a probe to a classifier's inputs, and judge it beside the attention by the same metrics."""
+    """Fit a probe to a classifier's inputs, and judge it beside attention and chance by the same metrics."""
     fitted = fit(adapt_attentive(model), data.task, probe_config(size, seed))
     last = fitted.probe.depth_count - 1  # reads all of the classifier; what it masks is the input
     probe = ProbeScores(fitted.probe, last)
     texts = [document.text for document in every_nth(data.corpus.test, size.compared)]
-    methods = {"diffmask": probe, "attention": AsMany(OwnAttention(), probe)}
+    methods = {"diffmask": probe, "attention": AsMany(OwnAttention(), probe), "random": AsMany(Random(seed), probe)}
     found = compare(fitted, texts, methods, METRICS, depth=last)
     table = {method: {metric: found.interval(method, metric).mean for metric in METRICS} for method in found.methods}
     return {
@@ -193,10 +194,13 @@ def faithfulness(judged: Sequence[dict[str, Any]]) -> dict[str, Any]:
         pairs = [(j["table"]["diffmask"][metric], j["table"]["attention"][metric]) for j in judged]
         pairs = [(ours, theirs) for ours, theirs in pairs if ours == ours and theirs == theirs]  # NaN: not defined
         sign = 1 if better == "higher" else -1
+        drawn = [j["table"]["random"][metric] for j in judged if "random" in j["table"]]  # older runs have none
+        chance = [figure for figure in drawn if figure == figure]
         found[metric] = {
             "better": better,
             "diffmask": sum(ours for ours, _ in pairs) / max(1, len(pairs)),
             "attention": sum(theirs for _, theirs in pairs) / max(1, len(pairs)),
+            "random": sum(chance) / len(chance) if chance else None,
             "diffmask_better": sum(sign * (ours - theirs) > 0 for ours, theirs in pairs),
             "defined": len(pairs),
         }
