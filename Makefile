@@ -34,7 +34,7 @@ check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/diffmask tables --check README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md
+	$(BIN)/diffmask tables --check README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md docs/method.md
 	$(SITE) --quiet
 
 format: $(STAMP)  ## Format the code
@@ -56,7 +56,7 @@ embedded: $(STAMP)  ## Make the embedded model and its probes again (needs DIFFM
 	rm -f src/diffmask/embedded/sentiment/seed-*.json src/diffmask/embedded/sentiment/trained.json
 
 tables: $(STAMP)  ## Fill the tables in README and docs from results/
-	$(BIN)/diffmask tables README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md
+	$(BIN)/diffmask tables README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md docs/method.md
 
 docs: $(STAMP)  ## Build the documentation into build/docs; open build/docs/index.html
 	$(SITE)

@@ -231,6 +231,27 @@ def test_bad_input_is_one_sentence_with_its_code(
     assert complained.strip().count("\n") == 0
 
 
+def test_members_are_fitted_one_by_one_into_one_probe_that_explains(run, model, table, quick, tmp_path):
+    out = tmp_path / "run"
+    code, _, complaint = run("fit", model, "--data", table, *quick, *SHORT, "--members", "2", "--output", out)
+    assert code == 0, complaint
+    assert {"member-0", "member-1", "probe.safetensors"} <= {path.name for path in out.iterdir()}
+    assert tomllib.loads((out / "run.toml").read_text())["fit"]["probe"]["members"] == 2
+    code, said, complaint = run("explain", "--run", out, "a fast movie", "--json")
+    assert code == 0 and json.loads(said)["verification"], complaint
+    before = (out / "run.toml").read_bytes()
+    command = ("fit", model, "--data", table, *quick, *SHORT, "--output", out, "--members")
+    assert run(*command, "2")[0] == 0  # it is finished, and stays
+    code, _, complaint = run(*command, "3")
+    assert code == 1 and "finished fit with other settings (fit.probe.members differ)" in complaint.replace("\n", " ")
+    (out / "diffmask.json").unlink()
+    code, _, complaint = run(*command, "3")
+    assert code == 1 and "unfinished" in complaint and "member-1/checkpoint.safetensors" in complaint
+    assert (out / "run.toml").read_bytes() == before
+    code, _, complaint = run("explain", "--run", out, "a fast movie")
+    assert code == 1 and "a fit that has not ended" in complaint
+
+
 def test_ctrl_c_says_how_to_go_on(run, model, table, tmp_path, monkeypatch):
     def interrupted(*_arguments, **_settings):
         raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from ..storage import write_file
 from ..tasks.described import TaskConfig
 from ..tasks.readers import DataConfig
 from ..training.config import FitConfig, recipe
-from ..training.fit import CHECKPOINT
+from ..training.fit import checkpoints
 from ..training.pretrained import RECORD
 from .common import read_text
 
@@ -104,22 +104,22 @@ def _in_full(data: Mapping[str, Any]) -> dict[str, str]:
 def write_config(config: RunConfig, directory: Path) -> None:
     """Write down all settings of a run, refusing a directory that holds a fit with others."""
     path, mine = directory / FILE, to_dict(config)
-    begun, finished = (directory / CHECKPOINT).exists(), (directory / RECORD).exists()
+    begun, finished = checkpoints(directory), (directory / RECORD).exists()
     if finished and not (begun and path.exists()):
         raise StorageError(f"{directory} holds a finished fit, which is never overwritten: {ELSEWHERE}")
     if begun and path.exists() and (differs := sorted(_different(read_config(path), _listed(mine)))):
-        raise StorageError(_other_settings(directory, differs, finished))
+        raise StorageError(_other_settings(directory, differs, [] if finished else begun))
     write_file(path, to_toml(mine).encode())
 
 
-def _other_settings(directory: Path, differs: Sequence[str], finished: bool) -> str:
+def _other_settings(directory: Path, differs: Sequence[str], begun: Sequence[Path]) -> str:
     """Say which settings differ, and how to go on; what is finished is only ever removed by hand."""
     what = f"with other settings ({', '.join(differs[:5])} differ)"
-    if finished:
+    if not begun:
         return f"{directory} holds a finished fit {what}: {ELSEWHERE}"
     return (
         f"{directory} holds an unfinished fit {what}: go on with it by `diffmask fit --config {directory / FILE} "
-        f"--output {directory}`, begin anew by removing {directory / CHECKPOINT}, or {ELSEWHERE}"
+        f"--output {directory}`, begin anew by removing {', '.join(map(str, begun))}, or {ELSEWHERE}"
     )
 
 

@@ -18,7 +18,7 @@ from ..settings import change
 from ..tasks.task import Task
 from .choose import choose
 from .config import FitConfig
-from .fit import Fit, fit
+from .fit import MEMBER, Fit, fit
 
 
 def fit_committee(
@@ -28,7 +28,7 @@ def fit_committee(
     fits = []
     with model.on(device):
         for number in range(config.probe.members):
-            place = None if directory is None else directory / f"member-{number}"
+            place = None if directory is None else directory / f"{MEMBER}{number}"
             fits.append(fit(model, task, _member(config, number), directory=place, progress=progress))
         fitted = together(fits, config)
     fitted.probe.to(model.device)

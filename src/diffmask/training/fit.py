@@ -17,7 +17,12 @@ from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .validate import DepthScore
 
-CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT, MEMBER = "checkpoint.safetensors", "member-"  # a committee has a directory for each of its members
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """Find what fits have left in a directory to go on from."""
+    return sorted(directory.glob(CHECKPOINT)) + sorted(directory.glob(f"{MEMBER}*/{CHECKPOINT}"))
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,9 @@ def read_record(directory: Path) -> dict[str, Any]:
 
 
 def _no_record(directory: Path) -> str:
-    if (directory / "checkpoint.safetensors").exists():
+    from .fit import checkpoints  # which needs this file
+
+    if checkpoints(directory):
         return f"{directory} is a fit that has not ended: run the same command again, which goes on where it stopped"
     return f"{directory} is no saved probe, as it has no {RECORD}: give a directory that `diffmask fit` wrote"
 
