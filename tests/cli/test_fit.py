@@ -252,6 +252,15 @@ def test_members_are_fitted_one_by_one_into_one_probe_that_explains(run, model, 
     assert code == 1 and "a fit that has not ended" in complaint
 
 
+def test_a_run_from_before_a_setting_was_there_goes_on(run, model, table, quick, tmp_path):
+    command = ["fit", model, "--data", table, *quick, *SHORT, "--output", tmp_path / "run", "--json"]
+    assert run(*command)[0] == 0
+    path = tmp_path / "run" / "run.toml"
+    path.write_text(path.read_text().replace("members = 1\n", ""))
+    code, _, complaint = run(*command)
+    assert code == 0, complaint
+
+
 def test_ctrl_c_says_how_to_go_on(run, model, table, tmp_path, monkeypatch):
     def interrupted(*_arguments, **_settings):
         raise KeyboardInterrupt

@@ -4,11 +4,11 @@ import torch
 from diffmask.errors import DataError, ModelError, StorageError, UnknownNameError
 from diffmask.explaining.certify import certify
 from diffmask.explaining.explain import explain
-from diffmask.storage import load_tensors
+from diffmask.storage import load_tensors, save_tensors
 from diffmask.tasks.tensors import TensorTask
 from diffmask.training import trainer
 from diffmask.training.fit import CHECKPOINT, fit
-from diffmask.training.run import Progress, Run, data_mark
+from diffmask.training.run import KIND, Progress, Run, data_mark
 from toys import Evidence, evidence_model, evidence_task, small_recipe
 
 
@@ -244,3 +244,12 @@ def test_a_regression_is_fitted_and_decides_nothing_that_could_change():
     for explanation in (*explain(fitted, range(5)), *certify(fitted, range(5))):
         assert explanation.verification.same_prediction is None
     assert all(explanation.certified for explanation in certify(fitted, range(5)))
+
+
+def test_a_checkpoint_from_before_a_setting_was_there_goes_on(tmp_path):
+    config = small_recipe(steps=8)
+    whole = fit(evidence_model(), evidence_task(), config, directory=tmp_path)
+    tensors, info = load_tensors(tmp_path / CHECKPOINT, KIND)
+    del info["settings"]["probe"]["members"], info["settings"]["undecided"]
+    save_tensors(tmp_path / CHECKPOINT, KIND, tensors, info)
+    assert same_weights(fit(evidence_model(), evidence_task(), config, directory=tmp_path), whole)

@@ -107,9 +107,15 @@ def write_config(config: RunConfig, directory: Path) -> None:
     begun, finished = checkpoints(directory), (directory / RECORD).exists()
     if finished and not (begun and path.exists()):
         raise StorageError(f"{directory} holds a finished fit, which is never overwritten: {ELSEWHERE}")
-    if begun and path.exists() and (differs := sorted(_different(read_config(path), _listed(mine)))):
+    if begun and path.exists() and (differs := sorted(_different(_before(path), _listed(mine)))):
         raise StorageError(_other_settings(directory, differs, [] if finished else begun))
     write_file(path, to_toml(mine).encode())
+
+
+def _before(path: Path) -> dict[str, Any]:
+    """Read what a run was made with; a file from before a setting was there had what is usual now."""
+    found: dict[str, Any] = _listed(merge(to_dict(RunConfig()), read_config(path)))
+    return found
 
 
 def _other_settings(directory: Path, differs: Sequence[str], begun: Sequence[Path]) -> str:

@@ -15,7 +15,7 @@ from ..errors import StorageError
 from ..gates.probe import Probe
 from ..objective.objective import Objective
 from ..provenance import versions
-from ..settings import to_dict
+from ..settings import merge, to_dict
 from ..storage import load_tensors, save_tensors
 from ..tasks.task import Task
 from .config import FitConfig
@@ -158,7 +158,7 @@ class Run:
                 )
         settings = to_dict(self.config)
         usual = to_dict(FitConfig())  # a file from before a setting was there had what is usual now
-        before = {**usual, **info["settings"]}
+        before = merge(usual, info["settings"])
         changed = [name for name in settings if name not in HOW and before[name] != settings[name]]
         if changed:
             raise StorageError(
