@@ -64,7 +64,7 @@ def _row(subject: Subject, name: str, found: dict[str, float]) -> dict[str, Any]
 
 def rivals(device: str) -> list[dict[str, Any]]:
     """Compare rivals with explaining the same batch of 64 examples of 32 tokens."""
-    subject, times = minilm(device), 3 if device == "cuda" else 1
+    subject = minilm(device)
     fitted = subject.fit()
     runs: dict[str, tuple[Callable[[], object], float]] = {"leave-one-out": (lambda: _leave_one_out(subject), 1)}
     if find_spec("captum") is not None:
@@ -75,7 +75,7 @@ def rivals(device: str) -> list[dict[str, Any]]:
     with subject.model.frozen():
         for name, (run, factor) in runs.items():
             found = []
-            for _ in range(times):
+            for _ in range(3):
                 own = [seconds(lambda: explain(fitted, range(BATCH), verify=False)) for _ in range(3)]
                 found.append(factor * seconds(run) / sorted(own)[1])
             rows.append({"part": "rival", "model": subject.name, "measure": name, **spread(found)})
