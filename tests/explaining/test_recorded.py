@@ -155,6 +155,14 @@ def test_another_precision_is_recorded_anew(fitted, on_a_gpu, monkeypatch, chang
     assert recorded(fitted, 0, run_of(fitted)) is not first
 
 
+def test_pytorchs_newer_way_to_set_precision_is_read_too(fitted, on_a_gpu, monkeypatch):
+    def mixed():
+        raise RuntimeError("mix of the legacy and new APIs")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", mixed)
+    assert isinstance(recorded(fitted, 0, run_of(fitted)), Recorded)
+
+
 def test_a_buffer_that_is_elsewhere_is_recorded_anew(fitted, on_a_gpu, monkeypatch):
     model = fitted.model.model
     monkeypatch.setitem(model._buffers, "scale", torch.ones(3))

@@ -1,5 +1,7 @@
 """Any PyTorch model gets its sites by structure or by name, and is handed back as it came."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 from diffmask.errors import SiteError
 from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
+from diffmask.models.running import writes_apart
 from diffmask.models.sites import Site
 from diffmask.types import Batch
 
@@ -228,3 +231,12 @@ def test_a_recurrent_layer_with_time_before_examples_is_refused_as_a_site():
     with pytest.raises(SiteError, match="with time before examples: make it with batch_first=True"):
         adapt(model, sites=["0", "1"])
     assert adapt(model, sites=["0"]).sites.names == ("0",)
+
+
+def test_a_module_of_ones_own_may_borrow_the_configuration_of_an_encoder_decoder():
+    class Borrowed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.config = types.SimpleNamespace(is_encoder_decoder=True)
+
+    assert not writes_apart(Borrowed())

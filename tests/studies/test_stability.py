@@ -1,6 +1,7 @@
 """Do seeds agree: the study from end to end on a few sentences, and its figures from probabilities known by hand."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -35,6 +36,10 @@ def test_the_study_runs_and_goes_on_where_it_was(data, tmp_path, monkeypatch):
     first = list(stability.run(setup))[-1]
     again = list(stability.run(setup))[-1]
     assert first["summary"] == again["summary"] and json.loads(setup.output.read_text())["seeds"] == [0, 1]
+    fewer = list(stability.run(replace(setup, seeds=1)))[-1]  # what other seeds left is not taken for its own
+    assert {(row["kind"], row["members"]) for row in fewer["rows"]} == {
+        (kind, members) for kind in ("input", "hidden") for members in (1, 2)
+    }
     assert {(row["kind"], row["members"], row["seed"]) for row in first["rows"]} == {
         (kind, members, seed) for kind in ("input", "hidden") for members in (1, 2) for seed in (0, 1)
     }

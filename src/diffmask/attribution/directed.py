@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -38,4 +39,6 @@ class Directed(Signed):
 
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
         assert isinstance(self.method, KnowsSign)  # as checked above
-        return self.method.signed(question)
+        found = self.method.signed(question)
+        # By the largest of the example: scores of a very sure prediction are so small that they would all be a half.
+        return found / found.abs().amax(1, keepdim=True).clamp_min(torch.finfo(found.dtype).tiny)

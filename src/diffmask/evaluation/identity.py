@@ -7,10 +7,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..models.fingerprint import fingerprint_of
-from ..training.draws import content_seeds
 from .subject import Subject
 
 
@@ -44,8 +44,10 @@ def describe(thing: Any) -> str:
 
 
 def _data(subject: Subject, batches: Sequence[Sequence[int]]) -> str:
-    """Hash what the model reads of every example."""
+    """Hash what the model reads, also where no unit can be dropped: a question, or what a prompt is continued with."""
     digest = hashlib.sha256()
     for rows in batches:
-        digest.update(repr(content_seeds(subject.question(rows).batch)).encode())
+        for tensor in subject.question(rows).batch.tensors:
+            digest.update(repr(tuple(tensor.shape)).encode())
+            digest.update(tensor.detach().cpu().contiguous().unsqueeze(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]

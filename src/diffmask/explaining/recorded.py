@@ -127,4 +127,14 @@ def _weights(fitted: Fit) -> Hashable:
 
 def _precision(model: Adapter) -> tuple[Any, ...]:
     cast = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-    return model.precision, *cast, torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    return model.precision, *cast, *_rounding()
+
+
+def _rounding() -> tuple[Any, ...]:
+    """Say how products round float32, by whichever of PyTorch's two ways the user has set it: to mix them raises."""
+    try:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        cudnn: Any = torch.backends.cudnn
+        products: Any = torch.backends.cuda.matmul
+        return products.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision

@@ -51,13 +51,13 @@ def run(setup: Setup) -> News:
     jobs = [(kind, seed) for kind in KINDS for seed in range(setup.seeds * max(SIZES))]
     committees = [(kind, members, seed) for kind in KINDS for members in SIZES for seed in range(setup.seeds)]
     yield len(jobs) + len(committees)
-    settings = repr((size, SIZES))
-    run_one = partial(fit_one, jobs, size, data, work)
-    for number, found in run_seeds(run_one, range(len(jobs)), work / "probes", settings, setup.jobs, setup.take_over):
+    run_one, made = partial(fit_one, jobs, size, data, work), repr((size, jobs))
+    for number, found in run_seeds(run_one, range(len(jobs)), work / "probes", made, setup.jobs, setup.take_over):
         kind, seed = jobs[number]
         yield f"{kind} probe of seed {seed}: kept {found['kept']:.3f}"
     rows, measure = list[dict[str, Any]](), partial(measure_one, committees, size, data, work)
-    for number, found in run_seeds(measure, range(len(committees)), work, settings, setup.jobs, setup.take_over):
+    made = repr((size, committees))
+    for number, found in run_seeds(measure, range(len(committees)), work, made, setup.jobs, setup.take_over):
         kind, members, seed = committees[number]
         rows += found["rows"]
         yield f"{kind}, committee {seed} of {members}: masked {found['rows'][-1]['masked']:.3f}"
