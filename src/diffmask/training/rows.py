@@ -57,15 +57,21 @@ def marks_of(
     for tensor in (each for each in inputs if each.dim() and len(each) == len(where)):
         raw = tensor.detach().contiguous().unsqueeze(-1).view(torch.uint8)
         if tensor.shape[:2] == real.shape:
-            found = [row[mine] for row, mine in zip(raw.cpu().numpy(), where, strict=True)]
+            found = [row[mine] for row, mine in zip(_here(raw), where, strict=True)]
         elif padded and tensor.dim() > 1:
             continue
         else:
             flat = raw.reshape(len(raw), -1)  # where it is: a task may hold its images on a GPU
-            found = list(flat[:, :: flat.shape[1] // COMPARED | 1].cpu().numpy())  # odd: every byte has its turn
+            found = list(_here(flat[:, :: flat.shape[1] // COMPARED | 1]))  # odd: every byte of a number has its turn
         for part, each in zip(parts, found, strict=True):
             part.append(each.tobytes())
     return np.array([hash(tuple(part)) for part in parts], np.int64)
+
+
+def _here(raw: Tensor) -> NDArray[np.uint8]:
+    """Return bytes on the host, where most of them are already."""
+    found: NDArray[np.uint8] = (raw if raw.device.type == "cpu" else raw.cpu()).numpy()
+    return found
 
 
 class Rows:
