@@ -18,7 +18,7 @@ from toys import Evidence, evidence_model, evidence_task, small_recipe
 
 # A batch of 7 falls into parts of 4 and 3, and examples have different numbers of units.
 SCRIPT = """
-import sys, torch
+import os, sys, torch
 from accelerate import Accelerator
 sys.path.insert(0, sys.argv[1])
 from torch.distributed.device_mesh import init_device_mesh
@@ -50,7 +50,8 @@ for name, more in {"input": dict(kind="input", cache="memory"), "hidden": dict(g
     fitted = fit(evidence_model(), evidence_task(), config, directory=f"{sys.argv[2]}/{name}", progress=True)
 if Accelerator().num_processes > 1:
     fit_sharded()
-print("processes", Accelerator().num_processes)
+# In one piece: what two processes print in several is mixed.
+os.write(1, f"processes {Accelerator().num_processes}\\n".encode())
 """
 
 
