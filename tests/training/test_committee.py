@@ -7,7 +7,7 @@ from diffmask.errors import SettingError
 from diffmask.training import committee as committee_file
 from diffmask.training.committee import _member, fit_committee
 from diffmask.training.config import recipe
-from diffmask.training.fit import fit
+from diffmask.training.fit import fit, fit_alone
 from diffmask.training.saved import load_fit, save_fit
 from toys import evidence_model, evidence_task, small_recipe
 
@@ -36,6 +36,15 @@ def test_its_members_are_the_probes_of_seeds_of_their_own():
     assert {row["member"] for row in fitted.history} == {0, 1}
 
 
+def test_the_margin_cuts_what_members_say_together_and_none_of_them_alone():
+    assert not _member(settings(calibrate=True), 0).calibrate
+
+
+def test_only_a_committee_as_a_whole_is_said_to_break_its_margin(caplog):
+    fit(evidence_model(), evidence_task(), settings(steps=4, margin=1e-6))
+    assert len([line for line in caplog.messages if "no probe held the constraint" in line]) <= 1
+
+
 def test_committees_of_different_seeds_share_no_member():
     seeds = [_member(settings(seed=seed, members=3), number).seed for seed in range(4) for number in range(3)]
     assert len(set(seeds)) == 12
@@ -50,9 +59,9 @@ def test_a_committee_that_was_stopped_ends_with_the_same_weights(tmp_path, monke
         if fitted_before:
             raise KeyboardInterrupt
         fitted_before.append(given)
-        return fit(*given, **more)
+        return fit_alone(*given, **more)
 
-    monkeypatch.setattr(committee_file, "fit", stopped)
+    monkeypatch.setattr(committee_file, "fit_alone", stopped)
     with pytest.raises(KeyboardInterrupt):
         fit(model, task, settings(), directory=tmp_path)
     monkeypatch.undo()
@@ -69,7 +78,7 @@ def test_a_committee_is_saved_and_read_back(tmp_path):
 
 def test_model_and_probe_end_where_the_model_was():
     model = evidence_model()
-    fitted = fit_committee(model, evidence_task(), settings(), torch.device("cpu"), None, progress=False)
+    fitted = fit_committee(model, evidence_task(), settings(), None, progress=False)
     assert fitted.probe.shift.device == model.device
 
 

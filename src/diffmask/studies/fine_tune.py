@@ -29,7 +29,7 @@ class FineTuneConfig:
     weight_decay: Annotated[float, "of matrices and embeddings; biases and norms have none"] = 0.01
     clip: Annotated[float, "largest norm of a gradient"] = 1.0
     seed: Annotated[int, "the order of the rows and the dropout depend on it alone"] = 0
-    bf16: Annotated[bool, "on a GPU, compute in bfloat16 where that is safe"] = False
+    bf16: Annotated[bool, "compute in bfloat16 where that is safe; the weights stay in float32"] = False
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "learning_rate", "clip"):
@@ -118,7 +118,7 @@ class _Trainer:
 
     def _run_step(self) -> float:
         batch = {name: value.to(self.device) for name, value in next(self.batches).items()}
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16 and self.device.type == "cuda"):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bf16):
             loss = _loss(self.model(**batch))
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)

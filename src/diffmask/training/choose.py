@@ -32,7 +32,7 @@ def choose(fitted: Fit, margin: float) -> Fit:
     def scores() -> list[DepthScore]:
         return validate(model, task, probe, objective, in_batches(task, some, size, model.device))
 
-    with model.frozen():
+    with model.frozen(), model.computing(config.dtype):
         calibrate(probe, scores, margin, config.undecided)
         found = scores()
     return replace(fitted, probe=probe, config=config, scores=found)

@@ -10,26 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from ..gates.committee import merge_probes
 from ..models.adapter import Adapter
 from ..settings import change
 from ..tasks.task import Task
 from .choose import choose
 from .config import FitConfig
-from .fit import MEMBER, Fit, fit
+from .fit import MEMBER, Fit, accelerate, fit_alone
 
 
-def fit_committee(
-    model: Adapter, task: Task, config: FitConfig, device: torch.device, directory: Path | None, progress: bool
-) -> Fit:
+def fit_committee(model: Adapter, task: Task, config: FitConfig, directory: Path | None, progress: bool) -> Fit:
     """Fit every member, and let all decide together."""
     fits = []
-    with model.on(device):
+    with model.on(accelerate().device):
         for number in range(config.probe.members):
             place = None if directory is None else directory / f"{MEMBER}{number}"
-            fits.append(fit(model, task, _member(config, number), directory=place, progress=progress))
+            fits.append(fit_alone(model, task, _member(config, number), place, progress))
         fitted = together(fits, config)
     fitted.probe.to(model.device)
     return fitted
@@ -48,5 +44,8 @@ def together(fits: Sequence[Fit], config: FitConfig) -> Fit:
 
 
 def _member(config: FitConfig, number: int) -> FitConfig:
-    """Return the settings of one member; committees of different seeds have no member in common."""
-    return change(config, {"members": 1, "seed": config.seed * config.probe.members + number})
+    """Return the settings of one member; committees of different seeds have no member in common.
+
+    The margin cuts what members say together: cutting each alone would cost passes and change nothing.
+    """
+    return change(config, {"members": 1, "seed": config.seed * config.probe.members + number, "calibrate": False})

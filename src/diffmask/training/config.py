@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import torch
+
 from ..errors import SettingError, UnknownNameError
 from ..gates.baseline import BaselineConfig
 from ..gates.probe import ProbeConfig
@@ -71,6 +73,11 @@ class FitConfig:
         if not 0 <= self.decay <= 1:
             raise SettingError(f"decay must lie in [0, 1], got {self.decay}: it is a share of the training")
         OPTIMIZERS.get(self.optimizer)
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """What the frozen model computes in; None leaves it as it was loaded."""
+        return torch.bfloat16 if self.precision == "bf16" else None
 
     @property
     def validation_steps(self) -> int:

