@@ -12,7 +12,11 @@ from .style import COLOURS, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LABELS = {"no-baseline": "zeros for a baseline", "coupled": "votes coupled as published"}
+LABELS = {
+    "alone": "one probe",
+    "no-baseline": "one probe, zeros for a baseline",
+    "coupled": "one probe, votes coupled as published",
+}
 KINDS = {"input": "inputs", "hidden": "hidden states"}
 ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
 
@@ -23,13 +27,10 @@ def table(result: Mapping[str, Any]) -> str:
         "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    certified = "certified_f1" in result["rows"][0]
+    ways = {", certified": "certified_", ", one threshold": ""} if "certified_f1" in result["rows"][0] else {"": ""}
     for kind, name in KINDS.items():
-        for margin in result["margins"]:
-            lines += [_line(result, kind, f"{name}, certified", margin, how="certified_")] if certified else []
-            lines.append(_line(result, kind, name, margin))
-        changes = {row["change"]: None for row in result["rows"] if row["kind"] == kind and row["change"]}
-        lines += [_line(result, kind, name, min(result["margins"]), change) for change in changes]
+        fitted = dict.fromkeys((row["margin"], row["change"]) for row in result["rows"] if row["kind"] == kind)
+        lines += [_line(result, kind, name + way, *each, how=how) for each in fitted for way, how in ways.items()]
     lines.append("| *published (BERT-base)*, inputs | 5 | 46.3 % | | | | 37.9 → 38.3 | 0.05 |")
     lines.append("| *published (BERT-base)*, hidden states | 5 | 67.6 % | | | | 37.9 → 38.9 | 0.03 |")
     return "\n".join(lines)
@@ -72,10 +73,11 @@ def _names(result: Mapping[str, Any]) -> list[str]:
 
 
 def _by_seed(rows: Sequence[Mapping[str, Any]], kind: str, margin: float) -> list[list[float]]:
-    """Return one curve over depths for each seed."""
+    """Return one curve over depths for each seed: what is masked where each prediction was measured to hold."""
+    how = "certified_masked" if "certified_masked" in rows[0] else "masked"
     some = [row for row in rows if row["kind"] == kind and row["margin"] == margin and not row["change"]]
     seeds = sorted({row["seed"] for row in some})
-    return [[row["masked"] for row in some if row["seed"] == seed] for seed in seeds]
+    return [[row[how] for row in some if row["seed"] == seed] for seed in seeds]
 
 
 def _bars(layers: Mapping[str, Any]) -> Figure:

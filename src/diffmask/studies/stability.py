@@ -25,11 +25,15 @@ from .embedded_model import split
 from .probing import probe_examples
 from .result import write_result
 from .seeds import made_with, run_seeds
-from .sentiment import SETTINGS
 from .setup import News, Setup
 
 SIZES = (1, 2, 4)  # members of a committee
 PROBED = "probed dev sentences"
+# High up in the model many states say the same: with a price on deciding, thresholds would leave them all half open.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "input": {"smooth": 0.1, "weight_decay": 2.0, "undecided": 2.0},
+    "hidden": {"smooth": 0.0, "hold": 0.0},
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ def run(setup: Setup) -> News:
 
 
 def config(kind: str, size: Size, seed: int, members: int = 1) -> FitConfig:
-    """Return the settings of the sentiment study, for voters as small as the embedded model."""
+    """Return the settings of one committee, with voters as small as the embedded model."""
     short = {"steps": size.steps, "ablation_steps": size.ablation_steps, "validation_limit": size.validation}
     small = {"hidden": 64, "positions": 64, "members": members}
     return recipe("text", kind=kind, margin=0.1, seed=seed, **short, **small, **SETTINGS[kind])
