@@ -60,6 +60,7 @@ def _part(part: float) -> FitConfig:
         "validation_limit": 8 + int(part * OURS.validation_limit),
         "margin": 10.0,  # a random model has little to lose
         "cache": "memory" if part == 1 else "off",
+        "precision": "as loaded",  # as the reference is run
     }
     return change(OURS, settings)
 

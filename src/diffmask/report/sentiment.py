@@ -24,7 +24,7 @@ ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
 def table(result: Mapping[str, Any]) -> str:
     """Return the study as Markdown: one line per kind of probe and margin, and one of the paper's figures."""
     lines = [
-        "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds |",
+        "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds (their ρ) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     ways = {", certified": "certified_", ", one threshold": ""} if "certified_f1" in result["rows"][0] else {"": ""}
@@ -42,7 +42,6 @@ def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change
     last = max(row["depth"] for row in rows)
     ends = [mean(row[f"{how}masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
     main = margin == min(result["margins"]) and not change
-    spread = f"{result['stability'][kind]['mean']:.3f}" if main else "–"
     cells = [
         f"{name}, {margin}{change and ', ' + LABELS[change]}",
         str(len({row["seed"] for row in rows})),
@@ -51,9 +50,15 @@ def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change
         f"{max(row[f'{how}divergence'] for row in rows):.3f}",
         f"{mean(row[f'{how}agreement'] for row in rows):.3f}",
         f"{100 * rows[0]['f1_original']:.1f} → {100 * mean(row[f'{how}f1'] for row in rows):.1f}",
-        spread,
+        _spread(result["stability"][kind]) if main else "–",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _spread(stability: Mapping[str, Any]) -> str:
+    """Return how far seeds lie apart, and how alike they order the units of a sentence."""
+    alike = stability.get("rank_correlation")
+    return f"{stability['mean']:.3f}" + ("" if alike is None else f" (ρ {alike:.2f})")
 
 
 def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:

@@ -86,7 +86,8 @@ def run(setup: Setup) -> News:
         yield f"{jobs[number].name}: masked {row['masked']:.3f}, divergence {row['divergence_max']:.3f}"
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     study = Sentiment(data, work, size)
-    stability = {kind: study.spread([job for job in jobs if is_main(job) and job.kind == kind]) for kind in KINDS}
+    main = [jobs[number] for number in sorted(done) if is_main(jobs[number])]
+    stability = {kind: study.spread([job for job in main if job.kind == kind]) for kind in KINDS}
     more = {
         "margins": MARGINS,
         "made_with": made_with(work, sorted(done)),
@@ -103,8 +104,8 @@ KINDS = ("input", "hidden")
 
 
 # What the two kinds of probe need beside recipe("text"). Fits are short, and there are several of each: steps of few
-# sentences go further in the same time, and committees average their noise away. Seeds agree better on inputs where gates
-# that hardly matter stay undecided, and calibration then chooses among them. Hidden states take a higher rate.
+# sentences go further in the same time, and committees average their noise away. Seeds agree better on inputs where
+# gates that hardly matter stay undecided, and calibration then chooses among them. Hidden states take a higher rate.
 SETTINGS: dict[str, dict[str, Any]] = {
     "input": {"batch_size": 8, "smooth": 0.1, "weight_decay": 2.0, "undecided": 2.0},
     "hidden": {"batch_size": 8, "learning_rate": 4e-3},
