@@ -15,8 +15,8 @@ FIGURES = {
 }
 
 
-def compared(better):
-    figures = {name: {"metric": torch.tensor(values, dtype=torch.double)} for name, values in FIGURES.items()}
+def compared(better, given=FIGURES):
+    figures = {name: {"metric": torch.tensor(values, dtype=torch.double)} for name, values in given.items()}
     return Comparison(figures, {"metric": better}, {}, [], {"seed": 0})
 
 
@@ -38,3 +38,13 @@ def test_methods_that_say_nothing_are_never_first():
     record = compared("higher").record()
     assert "silent" not in record["first"]["metric"]
     assert [row["undefined"] for row in record["rows"] if row["method"] == "silent"] == [6]
+
+
+def test_a_method_that_fails_on_hard_examples_is_not_first_for_it():
+    hard = {"steady": [0.9, 0.9, 0.9, 0.2, 0.2, 0.2], "picky": [0.8, 0.8, 0.8, math.nan, math.nan, math.nan]}
+    assert compared("higher", hard).first("metric") == ["steady"]
+
+
+def test_methods_that_never_answer_for_the_same_example_cannot_be_compared():
+    apart = {"one": [0.9, math.nan], "other": [math.nan, 0.1]}
+    assert compared("higher", apart).first("metric") == []

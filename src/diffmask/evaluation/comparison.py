@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -52,13 +52,19 @@ class Comparison:
         return difference_interval(figures[method][metric], figures[other][metric], seed=self.setting["seed"])
 
     def first(self, metric: str) -> list[str]:
-        """Return the method that does best by a metric, with those that the examples do not tell from it."""
-        means = {name: self.interval(name, metric).mean for name in self.methods}
-        known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
-        if not known:
+        """Return the method that does best by a metric, with those that the examples do not tell from it.
+
+        The best is found on the examples for which every method has a figure: one that fails on hard examples has an
+        easier mean. A method without any figure is left out.
+        """
+        figures = {name: self.figures[name][metric] for name in self.methods}
+        known = {name: values for name, values in figures.items() if not bool(values.isnan().all())}
+        shared = ~torch.stack([values.isnan() for values in known.values()]).any(0) if known else torch.tensor([])
+        if not bool(shared.any()):
             return []
-        best = (max if self.better[metric] == "higher" else min)(known, key=known.__getitem__)
-        return [best, *(name for name in known if name != best and self._level(best, name, metric))]
+        means = {name: float(values[shared].mean()) for name, values in known.items()}
+        best = (max if self.better[metric] == "higher" else min)(means, key=means.__getitem__)
+        return [best, *(name for name in means if name != best and self._level(best, name, metric))]
 
     def _level(self, best: str, name: str, metric: str) -> bool:
         gap = self.difference(best, name, metric)
