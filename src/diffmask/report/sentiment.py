@@ -24,7 +24,7 @@ ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
 def table(result: Mapping[str, Any]) -> str:
     """Return the study as Markdown: one line per kind of probe and margin, and one of the paper's figures."""
     lines = [
-        "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | std over seeds (their ρ) |",
+        "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | seeds: std (ρ) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     ways = {", certified": "certified_", ", one threshold": ""} if "certified_f1" in result["rows"][0] else {"": ""}
