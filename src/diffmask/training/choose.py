@@ -10,7 +10,7 @@ from ..objective.objective import Objective
 from ..settings import change
 from .calibrate import calibrate
 from .fit import Fit
-from .validate import DepthScore, in_batches, validate
+from .validate import DepthScore, validate, validation_batches
 
 
 def choose(fitted: Fit, margin: float) -> Fit:
@@ -27,10 +27,10 @@ def choose(fitted: Fit, margin: float) -> Fit:
     config = change(fitted.config, {"margin": margin})
     probe, model, task = deepcopy(fitted.probe), fitted.model, fitted.task
     objective = Objective(config.objective, probe.depth_count).to(model.device)
-    some, size = task.validation[: config.validation_limit], max(64, config.batch_size)
 
     def scores() -> list[DepthScore]:
-        return validate(model, task, probe, objective, in_batches(task, some, size, model.device))
+        batches = validation_batches(task, config.validation_limit, config.batch_size, model.device)
+        return validate(model, task, probe, objective, batches)
 
     with model.frozen(), model.computing(config.dtype):
         calibrate(probe, scores, margin, config.undecided)

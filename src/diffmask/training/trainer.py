@@ -31,7 +31,7 @@ from .random import NOISE, START, batch_indices, draw_depths, generator
 from .run import Progress, Run, data_mark
 from .start import Survey, measure_start, place_baselines, survey
 from .step import Look, look, step
-from .validate import DepthScore, in_batches, validate
+from .validate import DepthScore, in_batches, validate, validation_batches
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -253,11 +253,8 @@ class Trainer:
         return in_batches(self.task, some, self.config.batch_size, self.device)
 
     def _validation_batches(self) -> Iterator[Batch]:
-        some = self.task.validation[: self.config.validation_limit]
-        lengths = self.task.lengths(some)
-        if lengths is not None:  # of like length together: padding costs as much as text
-            some = [some[row] for row in sorted(range(len(some)), key=lengths.__getitem__)]
-        return in_batches(self.task, some, max(64, self.config.batch_size), self.device)
+        limit, size = self.config.validation_limit, self.config.batch_size
+        return validation_batches(self.task, limit, size, self.device)
 
     def _save(self, run: Run) -> None:
         self._check_weights(run)

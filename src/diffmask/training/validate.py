@@ -46,6 +46,15 @@ def in_batches(task: Task, examples: Sequence[object], size: int, device: torch.
         yield task.collate(examples[start : start + size]).to(device)
 
 
+def validation_batches(task: Task, limit: int, size: int, device: torch.device | str) -> Iterator[Batch]:
+    """Yield the first `limit` validation examples, those of like length together: padding costs as much as text."""
+    some = task.validation[:limit]
+    lengths = task.lengths(some)
+    if lengths is not None:
+        some = [some[row] for row in sorted(range(len(some)), key=lengths.__getitem__)]
+    return in_batches(task, some, max(64, size), device)
+
+
 @torch.no_grad()
 def validate(
     model: Adapter,
