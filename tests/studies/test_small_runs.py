@@ -76,7 +76,7 @@ def run(study, data, encoder, seeds=2, **more):
 
 @pytest.fixture
 def small_sentiment(monkeypatch):
-    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 2, 2, 1, sentences=8))
+    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 2, 2, 2, 2, ablation_steps=1, sentences=8))
     monkeypatch.setattr(sentiment_figures, "FreeConfig", lambda steps: FreeConfig(steps=2))
 
 
@@ -137,7 +137,7 @@ class Asked(Exception):
     """Tells what a study asked `run_seeds` to do, instead of doing it."""
 
 
-def ask(run, seeds, directory, settings, jobs, take_over=False):
+def ask(run, seeds, directory, settings, jobs, take_over=False, partial=False):
     raise Asked(take_over)
 
 
