@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from diffmask.studies.sentiment import SMALL, Job, Size, config, is_main, plan
+from diffmask.errors import DataError
+from diffmask.studies.sentiment import SMALL, Job, Size, check_first, config, is_main, plan
 from diffmask.studies.sentiment_figures import kept_layers, word_at
 from diffmask.studies.sentiment_summary import summarise
 from diffmask.tasks.sst import parse_tree
@@ -64,6 +65,12 @@ def test_every_seed_gets_a_committee_of_both_kinds_and_the_first_single_probes_a
     ]
     assert all((config(job, Size()).probe.members > 1) == is_main(job) for job in jobs)
     assert len({job.name for job in jobs}) == len(jobs)
+
+
+def test_without_the_first_seed_of_each_kind_there_is_nothing_to_show():
+    check_first([Job(0, "hidden"), Job(0, "input"), Job(3, "input")])
+    with pytest.raises(DataError, match="hidden-0.1-0 is not finished, .*: finish it with --jobs 1"):
+        check_first([Job(0, "input"), Job(1, "hidden")])
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("input", 7), ("hidden", 5)])

@@ -6,6 +6,7 @@ calibrated on the dev sentences, and everything is reported on the test sentence
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import DataError
 from ..evaluation.scores import accuracy, macro_f1
 from ..models.adapting import adapt
 from ..storage import load_tensors, save_tensors
@@ -87,6 +89,7 @@ def run(setup: Setup) -> News:
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     study = Sentiment(data, work, size)
     main = [jobs[number] for number in sorted(done) if is_main(jobs[number])]
+    check_first(main)
     stability = {kind: study.spread([job for job in main if job.kind == kind]) for kind in KINDS}
     more = {
         "margins": MARGINS,
@@ -131,6 +134,13 @@ def is_main(job: Job) -> bool:
     return job.margin == MARGINS[0] and not job.change
 
 
+def check_first(finished: Sequence[Job]) -> None:
+    """Refuse to sum up without the first seed of each kind, which the figures show."""
+    for job in (Job(0, kind) for kind in KINDS):
+        if job not in finished:
+            raise DataError(f"{job.name} is not finished, and the figures show it: finish it with --jobs 1")
+
+
 def config(job: Job, size: Size) -> FitConfig:
     """Return the settings of a job."""
     inputs = job.kind == "input"
@@ -146,6 +156,7 @@ def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int
     job, study = jobs[number], Sentiment(data, work, size)
     fitted = fit(study.model, study.task, config(job, size), directory=work / job.name)
     save_fit(fitted, work / f"{job.name}.safetensors")
+    shutil.rmtree(work / job.name)  # or other code would find it finished, and take it for its own
     study.model.model.to(device())
     fitted.probe.to(device())
     with study.model.computing(fitted.config.dtype):
