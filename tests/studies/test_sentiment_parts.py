@@ -69,7 +69,7 @@ def test_every_seed_gets_a_committee_of_both_kinds_and_the_first_single_probes_a
 
 def test_without_the_first_seed_of_each_kind_there_is_nothing_to_show():
     check_first([Job(0, "hidden"), Job(0, "input"), Job(3, "input")])
-    with pytest.raises(DataError, match="hidden-0.1-0 is not finished, .*: finish it with --jobs 1"):
+    with pytest.raises(DataError, match=r"hidden-0.1-0 is not finished, .*: finish it with --jobs 1"):
         check_first([Job(0, "input"), Job(1, "hidden")])
 
 

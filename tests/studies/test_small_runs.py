@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from transformers import BertConfig, BertModel
@@ -90,6 +91,7 @@ def test_sentiment_runs_from_fine_tuning_to_its_result(small_sentiment, data, en
     count, lines, result = run(sentiment, data, encoder)
     assert count == 11 and len(lines) == 1 + 11 and lines[0].startswith("fine-tuned: dev accuracy ")
     assert result["study"] == "sentiment" and result["seeds"] == [0, 1] and len(result["made_with"]) == 1
+    assert not list(Path("runs").rglob("checkpoint.safetensors"))  # other code would find these fits finished
     assert {(row["kind"], row["margin"], row["depth"]) for row in result["rows"]} == {
         (kind, margin, depth) for kind in ("input", "hidden") for margin in (0.1, 0.5) for depth in range(SITES)
     }
