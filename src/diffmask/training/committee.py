@@ -16,7 +16,8 @@ from ..settings import change
 from ..tasks.task import Task
 from .choose import choose
 from .config import FitConfig
-from .fit import MEMBER, Fit, accelerate, fit_alone
+from .fit import MEMBER, Fit, fit_alone
+from .processes import accelerate
 
 
 def fit_committee(model: Adapter, task: Task, config: FitConfig, directory: Path | None, progress: bool) -> Fit:

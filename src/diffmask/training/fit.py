@@ -6,7 +6,7 @@ import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
@@ -14,10 +14,8 @@ from ..models.adapter import Adapter
 from ..models.adapting import check_vocabulary
 from ..tasks.task import Task
 from .config import FitConfig, recipe
+from .processes import accelerate
 from .validate import DepthScore
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 log = logging.getLogger(__name__)
 
@@ -114,13 +112,6 @@ def fit_alone(model: Adapter, task: Task, settings: FitConfig, directory: Path |
         run, scores = Trainer(model, task, settings, accelerator, checkpoint).run_to_end(bar)
     now, probe = run.progress, run.probe.to(home)
     return Fit(model, task, probe, settings, scores, now.restarts, now.history, run.fingerprint)
-
-
-def accelerate() -> Accelerator:
-    """Return what knows the devices; mixed precision and accumulation are the user's for their own training."""
-    from accelerate import Accelerator
-
-    return Accelerator(mixed_precision="no", gradient_accumulation_steps=1)  # gates need float32 and every step
 
 
 def check_fit(model: Adapter, task: Task) -> None:

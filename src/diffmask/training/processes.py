@@ -6,12 +6,13 @@ process draws the noise of the whole batch and uses its own rows of it. Probe, Î
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from ..errors import SettingError
 from ..gates.noise import Part
@@ -22,11 +23,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def accelerate() -> Accelerator:
+    """Return what knows the devices; mixed precision and accumulation are the user's for their own training.
+
+    A group of processes that begins here ends with this process: one that is left open may abort it at its very end.
+    """
+    from accelerate import Accelerator  # late: it takes long to import, and explaining does without
+
+    begun = _in_group()
+    found = Accelerator(mixed_precision="no", gradient_accumulation_steps=1)  # gates need float32 and every step
+    if _in_group() and not begun:
+        atexit.register(_end_group)
+    return found
+
+
+def _in_group() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _end_group() -> None:
+    if _in_group():  # the user may have ended it
+        distributed.destroy_process_group()
+
+
 def is_first() -> bool:
     """Say whether this process is alone or the first of several: the one that speaks, and writes what all have."""
-    from accelerate import Accelerator
-
-    return bool(Accelerator(mixed_precision="no").is_main_process)  # as a fit makes it: the first made counts for all
+    return bool(accelerate().is_main_process)
 
 
 class Processes:
