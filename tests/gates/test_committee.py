@@ -33,13 +33,26 @@ def logits(probe):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"kind": "hidden"}, {"kind": "input"}, {"votes": "separate"}, {"votes": "coupled"}, {"hidden": 5}],
+    [
+        {"kind": "hidden"},
+        {"kind": "input"},
+        {"votes": "separate"},
+        {"votes": "coupled"},
+        {"hidden": 5},
+        {"voter": "linear"},
+        {"voter": "linear", "kind": "hidden"},
+    ],
     ids=str,
 )
 def test_a_committee_says_what_its_members_say_on_average(settings):
     probes = members(**settings)
     for merged, *each in zip(logits(merge_probes(probes)), *map(logits, probes), strict=True):
         torch.testing.assert_close(merged, torch.stack(each).mean(0), rtol=1e-4, atol=1e-4)
+
+
+def test_a_committee_of_linear_voters_is_no_wider_than_one_of_them():
+    probes = members(voter="linear")
+    assert [p.shape for p in merge_probes(probes).parameters()] == [p.shape for p in probes[0].parameters()]
 
 
 def test_it_masks_by_the_mean_of_their_baselines():

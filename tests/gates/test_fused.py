@@ -38,6 +38,10 @@ SETTINGS = [
     {"kind": "input", "reads": "all"},
     {"kind": "hidden", "gate": "reinforce"},
     {"kind": "input", "votes": "coupled", "voter": "published"},
+    {"kind": "hidden", "voter": "linear"},
+    {"kind": "input", "voter": "linear"},
+    {"kind": "input", "voter": "linear", "votes": "separate"},
+    {"kind": "input", "voter": "linear", "reads": "all"},
 ]
 
 
@@ -66,6 +70,15 @@ def test_sites_of_different_widths_are_asked_one_by_one():
     probe, states = probe_with_opinions(widths, kind="input"), reading(widths)
     with torch.no_grad():
         assert torch.equal(probe.log_keep(states), one_by_one(probe, states))
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+def test_linear_voters_are_asked_at_once_whatever_the_widths(kind):
+    widths = (6, 4, 8, 6)
+    probe, states = probe_with_opinions(widths, kind=kind, voter="linear"), reading(widths)
+    with torch.no_grad():
+        assert probe._fused() is not None
+        torch.testing.assert_close(probe.log_keep(states), one_by_one(probe, states), rtol=1e-4, atol=1e-5)
 
 
 def test_a_weight_that_changes_is_noticed_and_one_that_does_not_costs_nothing(monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from diffmask.gates import voter as voters
-from diffmask.gates.voter import PublishedVoter, Voter, ask, bounded
+from diffmask.gates.voter import LinearVoter, PublishedVoter, Voter, ask, bounded
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +31,25 @@ def test_a_vote_is_an_mlp_on_standardised_states():
     voter.standardise(mean, std)
     hidden = torch.tanh(((state - mean) / std) @ voter.first.weight.T + voter.first.bias)
     assert torch.allclose(voter(state), 0.4 + hidden @ voter.last.weight[0], atol=1e-6)
+
+
+def test_a_linear_vote_is_a_sum_of_standardised_states_and_starts_where_it_is_told():
+    voter, state = LinearVoter(3, start=0.4), torch.randn(5, 3)
+    mean, std = torch.tensor([1.0, -2.0, 0.0]), torch.tensor([2.0, 0.5, 3.0])
+    voter.standardise(mean, std)
+    assert torch.equal(voter(state), torch.full((5,), 0.4))
+    weights = torch.nn.init.normal_(voter.only.weight)[0]
+    torch.testing.assert_close(voter(state), 0.4 + ((state - mean) / std) @ weights)
+    voter.restart()
+    assert torch.equal(voter(state), torch.full((5,), 0.4))
+
+
+def test_linear_voters_of_all_seeds_start_alike():
+    said = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        said.append(LinearVoter(4, start=1.0).state_dict())
+    assert all(torch.equal(said[0][name], said[1][name]) for name in said[0])
 
 
 def test_the_size_of_a_models_states_does_not_matter():

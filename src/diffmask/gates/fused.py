@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .voter import Voter
+from .voter import LinearVoter, StandardVoter, Voter
 
 LARGE = {"cpu": 0, "cuda": 1 << 25}  # numbers in all states, from which on a copy is not worth the kernels it saves
 
@@ -65,16 +66,56 @@ class Fused:
         return found
 
 
-@torch.no_grad()
-def fuse(voters: Sequence[Voter], reads: Sequence[Sequence[int]], widths: Sequence[int]) -> Fused | None:
+@dataclass(frozen=True)
+class FusedSums:
+    """The weights of all linear voters, the scale of the states in them: logit_d = a_d · x_0 + b_d · x_d + c_d."""
+
+    means: Sequence[Float[Tensor, " _"]]
+    start: Float[Tensor, " depth"]
+    first: Float[Tensor, "width depth"] | None  # what reads the first site, beside their own
+    own: Sequence[Float[Tensor, " _"]]
+
+    def __call__(self, states: Sequence[Tensor]) -> Float[Tensor, "depth batch unit"]:
+        """Return the logit of every voter for every unit, from the states of all sites in order."""
+        usual = [state.flatten(0, 1) - mean for state, mean in zip(states, self.means, strict=True)]
+        found = torch.stack([row @ weight for row, weight in zip(usual, self.own, strict=True)])
+        if self.first is not None:
+            found += (usual[0] @ self.first).T
+        return (found + self.start.unsqueeze(1)).view(-1, *states[0].shape[:2])
+
+
+def fuse(
+    voters: Sequence[StandardVoter], reads: Sequence[Sequence[int]], widths: Sequence[int]
+) -> Fused | FusedSums | None:
     """Stack the weights of voters that read their own site, or the first and their own; None for others."""
     width, shared = widths[0], len(reads[-1]) > 1
-    expected = [(0, i) if shared and i else (i,) for i in range(len(voters))]
-    one_size = len(set(widths)) == 1 and len({voter.first.out_features for voter in voters}) == 1
-    usual = voters[0].mean
-    if not one_size or [tuple(r) for r in reads] != expected:
+    if [tuple(r) for r in reads] != [(0, i) if shared and i else (i,) for i in range(len(voters))]:
         return None
-    if shared and not all(torch.equal(voter.mean[:width], usual) for voter in voters):
+    if shared and not all(torch.equal(voter.mean[:width], voters[0].mean) for voter in voters):
+        return None
+    if all(isinstance(voter, LinearVoter) for voter in voters):
+        return fuse_linear(cast(Sequence[LinearVoter], voters), widths, shared)
+    return fuse_networks(cast(Sequence[Voter], voters), widths, shared)
+
+
+@torch.no_grad()
+def fuse_linear(voters: Sequence[LinearVoter], widths: Sequence[int], shared: bool) -> FusedSums:
+    """Stack the weights of linear voters, each of which may read a site of another width."""
+    weights = [voter.only.weight[0] * voter.scale for voter in voters]
+    first = [weight[: widths[0]] if depth else 0 * weight for depth, weight in enumerate(weights)]
+    return FusedSums(
+        means=[voter.mean[-width:] for voter, width in zip(voters, widths, strict=True)],
+        start=torch.cat([voter.only.bias + voter.start for voter in voters]),
+        first=torch.stack(first, dim=1) if shared else None,
+        own=[weight[-width:] for weight, width in zip(weights, widths, strict=True)],
+    )
+
+
+@torch.no_grad()
+def fuse_networks(voters: Sequence[Voter], widths: Sequence[int], shared: bool) -> Fused | None:
+    """Stack the weights of networks of one size; None for others."""
+    width = widths[0]
+    if len(set(widths)) > 1 or len({voter.first.out_features for voter in voters}) > 1:
         return None
     weights = [2 * voter.first.weight * voter.scale for voter in voters]
     last = torch.cat([voter.last.weight for voter in voters])
@@ -93,8 +134,7 @@ def fuse(voters: Sequence[Voter], reads: Sequence[Sequence[int]], widths: Sequen
     )
 
 
-def version(voters: Sequence[Voter]) -> tuple[object, ...]:
+def version(voters: Sequence[StandardVoter]) -> tuple[object, ...]:
     """Return what changes whenever a weight does, without looking at the weights."""
-    layers = [(voter.first.weight, voter.first.bias, voter.last.weight, voter.last.bias) for voter in voters]
-    usual = [(voter.mean, voter.scale) for voter in voters]
-    return tuple((t.data_ptr(), t._version) for tensors in (*layers, *usual) for t in tensors)
+    tensors = (tensor for voter in voters for tensor in (*voter.parameters(), *voter.buffers()))
+    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)

@@ -21,12 +21,14 @@ from torch import Tensor, nn
 from ..errors import SettingError
 from ..settings import check_choices
 from .baseline import Baseline, BaselineConfig
-from .fused import Fused, fuse, version
+from .fused import Fused, FusedSums, fuse, version
 from .hard_concrete import HardConcrete
 from .ranker import Ranker
 from .score_function import ScoreFunction
-from .voter import PublishedVoter, Voter, ask, bounded
+from .voter import LinearVoter, PublishedVoter, StandardVoter, Voter, ask, bounded
 from .votes import Gate, Votes, span
+
+OURS = ("standard", "linear")  # voters that start where they are told to, and may be corrected and averaged
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class ProbeConfig:
     ] = "baseline"
     gate: Annotated[Literal["hard-concrete", "reinforce"], "how a logit becomes a decision"] = "hard-concrete"
     voter: Annotated[
-        Literal["standard", "published", "published-vision", "ranker"],
-        "the network that votes: ours, or one of the papers'; or one that orders units",
+        Literal["standard", "linear", "published", "published-vision", "ranker"],
+        "what votes: our network, a weighted sum, or one of the papers' networks; or one that orders units",
     ] = "standard"
     blocks: Annotated[int, "rankers: layers in which the units of an example look at each other"] = 2
     stretch: Annotated[float, "published voters: α, how far a logit may be from its bias"] = 10.0
@@ -66,7 +68,7 @@ class ProbeConfig:
         check_choices(self, "probe")
         if self.voter == "ranker" and self.votes != "separate":
             raise SettingError(f"a ranker scores each depth alone, got votes = {self.votes}: use votes = separate")
-        if self.voter != "standard" and self.votes == "corrected":
+        if self.voter not in OURS and self.votes == "corrected":
             raise SettingError(
                 f"probe.voter = {self.voter} starts each vote at its own bias: use votes = coupled or separate"
             )
@@ -74,7 +76,7 @@ class ProbeConfig:
             raise SettingError("probe.removal = knockout hides input units from all layers: use it with kind = input")
         if self.members < 1:
             raise SettingError(f"probe.members must be at least 1, got {self.members}: it counts probes")
-        if self.members > 1 and self.voter != "standard":
+        if self.members > 1 and self.voter not in OURS:
             raise SettingError(f"probe.voter = {self.voter} cannot be averaged over members: use members = 1")
         for name, what in (("hidden", "0 or a width"), ("blocks", "0 or a number of layers")):
             if getattr(self, name) < 0:
@@ -109,7 +111,7 @@ class Probe(nn.Module, ABC):
         positions = [config.baseline.positions if index else 0 for index in self.masked_indices][: len(masked)]
         self.baselines = Baseline(masked, config.baseline.learned, config.baseline.shared, positions)
         self.register_buffer("shift", torch.zeros(self.depth_count))  # set when the probe is calibrated
-        self._kept_fused: tuple[tuple[object, ...], Fused | None] | None = None
+        self._kept_fused: tuple[tuple[object, ...], Fused | FusedSums | None] | None = None
 
     @property
     def depth_count(self) -> int:
@@ -132,9 +134,9 @@ class Probe(nn.Module, ABC):
     def reads(self, depth: int) -> Sequence[int]:
         """Return the sites whose states the voter of `depth` reads."""
 
-    def voter(self, depth: int) -> Voter | PublishedVoter:
-        """Return the network that votes at `depth`."""
-        return cast(Voter | PublishedVoter, self.voters[depth])
+    def voter(self, depth: int) -> StandardVoter | PublishedVoter:
+        """Return what votes at `depth`."""
+        return cast(StandardVoter | PublishedVoter, self.voters[depth])
 
     def site_name(self, depth: int) -> str:
         return self.site_names[self.site_index(depth)]
@@ -185,7 +187,7 @@ class Probe(nn.Module, ABC):
         return total
 
     def _bounded(self, logits: Tensor) -> Tensor:
-        return bounded(logits, self.config.bound) if self.config.voter == "standard" else logits
+        return bounded(logits, self.config.bound) if self.config.voter in OURS else logits
 
     def rank(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit"]:
         """Return the score of every unit at `depth`, where the voters are rankers, which ask which units are real."""
@@ -206,11 +208,11 @@ class Probe(nn.Module, ABC):
         logits = logits.clamp(-self.config.bound, self.config.bound) + self.shift.view(-1, 1, 1)
         return self.gates[0].log_open(logits)
 
-    def _fused(self) -> Fused | None:
+    def _fused(self) -> Fused | FusedSums | None:
         """Return all voters as one, made anew when a weight has changed; None where each has to be asked alone."""
-        if self.config.voter != "standard" or (self.config.votes == "coupled" and self.config.kind == "input"):
+        if self.config.voter not in OURS or (self.config.votes == "coupled" and self.config.kind == "input"):
             return None
-        voters = cast(list[Voter], list(self.voters))  # as the settings say
+        voters = cast(list[StandardVoter], list(self.voters))  # as the settings say
         now = version(voters)
         if self._kept_fused is None or self._kept_fused[0] != now:
             reads = [self.reads(depth) for depth in range(self.depth_count)]
@@ -221,7 +223,7 @@ class Probe(nn.Module, ABC):
         """Tell each voter what is usual at the sites it reads."""
         for depth in range(self.depth_count):
             mean, std = (torch.cat([stats[i] for i in self.reads(depth)]) for stats in (means, stds))
-            cast(Voter, self.voters[depth]).standardise(mean, std)
+            self.voter(depth).standardise(mean, std)
 
     def _input(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
         return torch.cat([reading[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)
@@ -231,6 +233,8 @@ class Probe(nn.Module, ABC):
         hidden = self.config.members * (self.config.hidden or max(32, self.widths[depth] // 4))
         if self.config.voter == "ranker":
             return Ranker(inputs, hidden, self.config.blocks)
+        if self.config.voter == "linear":
+            return LinearVoter(inputs, self._start(depth))
         if self.config.voter != "standard":
             c = self.config
             return PublishedVoter(inputs, hidden, c.stretch, c.offset, inner=c.voter == "published-vision")

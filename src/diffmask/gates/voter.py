@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import groupby
 from typing import cast
@@ -15,23 +16,48 @@ from torch.nn.utils.parametrizations import weight_norm
 SMALL = {"cpu": 0, "cuda": 1 << 22}  # numbers a voter reads, up to which a copy of them costs less than a kernel more
 
 
-class Voter(nn.Module):
-    """An MLP on standardised states that starts with the same, chosen logit for every unit.
+class StandardVoter(nn.Module, ABC):
+    """A vote on standardised states that starts with the same, chosen logit for every unit."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, inputs: int, start: float) -> None:
+        super().__init__()
+        self.start = start
+        self.register_buffer("mean", torch.zeros(inputs))
+        self.register_buffer("scale", torch.ones(inputs))
+
+    def standardise(self, mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> None:
+        """Set what counts as usual, so that the size of a model's states does not matter."""
+        self.mean.copy_(mean)
+        self.scale.copy_(1 / std.clamp_min(1e-6))
+
+    def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
+        # In float32 whatever the model computes in: a gate's logit decides, and bfloat16 has three digits.
+        with torch.autocast(state.device.type, enabled=False):
+            return self.start + self.weigh((state.float() - self.mean) * self.scale).squeeze(-1)
+
+    @abstractmethod
+    def weigh(self, usual: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch one"]:
+        """Return what speaks for keeping a unit, beside what every unit starts with."""
+
+    @abstractmethod
+    def restart(self, generator: torch.Generator | None = None) -> None:
+        """Forget what was learned, and vote `start` for every unit again."""
+
+
+class Voter(StandardVoter):
+    """An MLP.
 
     Two choices were paid for on the digit task. The first layer is wide from the start (`spread`): what can be
     dropped may lie between two things that cannot, and a net that starts nearly linear saturates before it learns
     to carve out a middle. The last layer is zero, so the share kept at step 0 is the one asked for.
     """
 
-    mean: Tensor
-    scale: Tensor
-
     def __init__(self, inputs: int, hidden: int, start: float, spread: float = 3.0) -> None:
-        super().__init__()
-        self.start = start
+        super().__init__(inputs, start)
         self.first, self.last = nn.Linear(inputs, hidden), nn.Linear(hidden, 1)
-        self.register_buffer("mean", torch.zeros(inputs))
-        self.register_buffer("scale", torch.ones(inputs))
         self.spread = spread
         self.restart()
 
@@ -43,16 +69,28 @@ class Voter(nn.Module):
             self.last.weight.zero_()
             self.last.bias.zero_()
 
-    def standardise(self, mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> None:
-        """Set what counts as usual, so that the size of a model's states does not matter."""
-        self.mean.copy_(mean)
-        self.scale.copy_(1 / std.clamp_min(1e-6))
+    def weigh(self, usual: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch one"]:
+        return self.last(torch.tanh(self.first(usual)))
 
-    def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
-        # In float32 whatever the model computes in: a gate's logit decides, and bfloat16 has three digits.
-        with torch.autocast(state.device.type, enabled=False):
-            usual = (state.float() - self.mean) * self.scale
-            return self.start + self.last(torch.tanh(self.first(usual))).squeeze(-1)
+
+class LinearVoter(StandardVoter):
+    """A weighted sum: nothing in it is drawn, so that seeds differ by their data and noise alone.
+
+    What several say on average a linear voter says too, no wider than one of them.
+    """
+
+    def __init__(self, inputs: int, start: float) -> None:
+        super().__init__(inputs, start)
+        self.only = nn.Linear(inputs, 1)
+        self.restart()
+
+    def restart(self, generator: torch.Generator | None = None) -> None:
+        """Vote `start` for every unit again."""
+        nn.init.zeros_(self.only.weight)
+        nn.init.zeros_(self.only.bias)
+
+    def weigh(self, usual: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch one"]:
+        return self.only(usual)
 
 
 def ask(voters: Sequence[nn.Module], states: Sequence[Tensor]) -> list[Float[Tensor, " *batch"]]:

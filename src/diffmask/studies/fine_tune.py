@@ -108,7 +108,7 @@ class _Trainer:
     ) -> None:
         self.model, self.batches, self.config, self.device, self.progress = model, batches, config, device, progress
         self.epoch_steps, self.steps, self.step = epoch_steps, config.epochs * epoch_steps, 0
-        self.optimizer = torch.optim.AdamW(_groups(model, config.weight_decay), lr=config.learning_rate)
+        self.optimizer = torch.optim.AdamW(_groups(model, config.weight_decay), lr=config.learning_rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self._rate)
 
     def run_epoch(self) -> float:
