@@ -10,6 +10,7 @@ import transformers
 from torch import nn
 
 from diffmask.attribution.method import Question
+from diffmask.errors import ModelError
 from diffmask.evaluation.bootstrap import mean_interval
 from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
@@ -18,7 +19,7 @@ from diffmask.settings import change
 from diffmask.studies import cifar10
 from diffmask.studies.cifar10_curves import FIGURES, KEEP_SET, RANKING, REPLACEMENTS, Curves, keeps_of
 from diffmask.studies.cifar10_fits import SMALL
-from diffmask.studies.cifar10_model import make_classifier, shifted
+from diffmask.studies.cifar10_model import make_classifier, patch_of, shifted
 from diffmask.studies.cifar10_published import TABLE_1
 from diffmask.studies.cifar10_summary import COLUMNS, first, interval
 from diffmask.studies.cifar10_time import Timing
@@ -91,6 +92,22 @@ def test_positions_are_stretched_once_as_the_model_would(setup):
     with torch.no_grad():
         assert torch.allclose(model(pixels).logits, own(pixels).logits, atol=1e-5)
     assert model.config.image_size == 28
+
+
+def test_patches_are_as_large_as_the_encoder_says(setup, tmp_path):
+    assert patch_of(setup.encoder) == 14
+    transformers.SiglipConfig(vision_config={"patch_size": 16}).save_pretrained(tmp_path)
+    assert patch_of(tmp_path) == 16
+    transformers.ResNetConfig().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"resnet in .* has no square patches \(patch_size is None\): name a ViT"):
+        patch_of(tmp_path)
+
+
+def test_an_encoder_that_merges_its_patches_is_refused_before_it_is_trained(tmp_path):
+    sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2, "patch_size": 4}
+    transformers.SwinModel(transformers.SwinConfig(**sizes, image_size=56)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"SwinForImageClassification merges its patches.*use a ViT or DINOv2"):
+        make_classifier(tmp_path, 28, seed=0)
 
 
 def test_shifted_images_are_windows_of_their_mirrored_surroundings():
