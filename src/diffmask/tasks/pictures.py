@@ -125,7 +125,7 @@ def _check_size(image: Image, name: str, most: int) -> None:
     if image.width * image.height > most:
         raise DataError(
             f"{name} has {image.width}×{image.height} pixels, more than the {most:,} that are decoded: make it smaller "
-            "first, or allow more with most_pixels"
+            "first, or, in Python, allow more with most_pixels=…"
         )
 
 
