@@ -141,11 +141,12 @@ def test_a_convolutional_network_is_refused_for_its_maps_before_its_processor():
         adapt(transformers.ConvNextForImageClassification(config), PlainProcessor((16, 16)))
 
 
-@pytest.mark.parametrize(("size", "said"), [((3, 32, 32), "32×32 and 3"), ((1, 16, 16), "16×16 and 1")])
+@pytest.mark.parametrize(("size", "said"), [((3, 32, 32), "interpolate=True"), ((1, 16, 16), "of 3 channels")])
 def test_images_that_are_not_the_models_are_named_when_it_fails_on_them(size, said):
-    adapter = adapt(build(VIT, image_size=16))
-    with pytest.raises(ModelError, match=rf"takes images of 16×16 pixels and 3 channels, and cannot take {said} \("):
-        adapter(one_image(*size[1:], channels=size[0]))
+    adapter, (channels, *sides) = adapt(build(VIT, image_size=16)), size
+    wrong = rf"cannot take {sides[0]}×{sides[1]} and {channels} \("
+    with pytest.raises(ModelError, match=rf"takes images of 16×16 pixels and 3 channels, and {wrong}.*{said}"):
+        adapter(one_image(*sides, channels=channels))
 
 
 def test_an_error_of_a_model_on_its_own_images_stays_what_it_is():

@@ -173,9 +173,11 @@ def naming_images(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]
         channels, *size = pixels.shape[1:]
         if (channels, *size) == (conv.in_channels, *own):
             raise
+        same = channels == conv.in_channels
         raise ModelError(
             f"{type(model).__name__} takes images of {_by(own)} pixels and {conv.in_channels} channels, and cannot "
-            f"take {_by(size)} and {channels} ({error}): {_other_images(model)}"
+            f"take {_by(size)} and {channels} ({error}): "
+            + (_other_images(model) if same else f"give images of {conv.in_channels} channels")
         ) from error
 
 
