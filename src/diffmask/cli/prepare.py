@@ -28,7 +28,8 @@ def prepare(settings: RunConfig, place: Place) -> tuple[Adapter, Task]:
     if kind != "image":
         _pad(processor)
     dtype = None if settings.dtype == "auto" else as_dtype(settings.dtype)
-    model = adapt(load_model(place, kind, dtype), processor)
+    stretch = kind == "image" and settings.task.interpolate
+    model = adapt(load_model(place, kind, dtype), processor, interpolate=stretch)
     described = settings.task.described(labels_of(model.model), model.patch)
     return model, make_task(described, processor, train, validation)
 
