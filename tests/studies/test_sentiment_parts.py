@@ -55,15 +55,17 @@ def test_rows_of_a_larger_margin_and_of_ablations_do_not_count():
     assert summarise(ROWS, STABILITY) == summarise(ROWS[:-2], STABILITY)
 
 
-def test_every_seed_gets_a_committee_of_both_kinds_and_the_first_single_probes_and_the_ablations():
+def test_every_seed_gets_a_probe_of_both_kinds_and_the_first_another_margin_and_the_ablations():
     jobs = plan(4)
-    main, single = ([job for job in jobs if is_main(job) == wanted] for wanted in (True, False))
+    main, other = ([job for job in jobs if is_main(job) == wanted] for wanted in (True, False))
     assert sorted((job.kind, job.seed) for job in main) == sorted(product(("input", "hidden"), range(4)))
-    assert [job.name for job in single] == [
-        *(f"{kind}-{margin}-alone-0" for margin in (0.1, 0.5) for kind in ("input", "hidden")),
-        *("input-0.1-no-baseline-0", "hidden-0.1-no-baseline-0", "input-0.1-coupled-0"),
+    assert [job.name for job in other] == [
+        *("input-0.5-0", "hidden-0.5-0"),
+        *(f"{kind}-0.1-{change}-0" for change in ("no-baseline", "network") for kind in ("input", "hidden")),
+        "input-0.1-coupled-0",
     ]
-    assert all((config(job, Size()).probe.members > 1) == is_main(job) for job in jobs)
+    linear = [config(job, Size()).probe.voter == "linear" for job in jobs]
+    assert linear == [job.change != "network" for job in jobs]
     assert len({job.name for job in jobs}) == len(jobs)
 
 

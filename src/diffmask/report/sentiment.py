@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS = {
-    "alone": "one probe",
-    "no-baseline": "one probe, zeros for a baseline",
-    "coupled": "one probe, votes coupled as published",
+    "no-baseline": "zeros for a baseline",
+    "network": "networks that vote",
+    "coupled": "votes coupled as published",
 }
 KINDS = {"input": "inputs", "hidden": "hidden states"}
 ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
