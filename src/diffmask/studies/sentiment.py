@@ -57,11 +57,11 @@ class Size:
     """How much is trained and measured; the small one shows that everything runs."""
 
     epochs: int = 1
-    input_steps: int = 400
-    hidden_steps: int = 600
+    input_steps: int = 300
+    hidden_steps: int = 500
     ablation_steps: int = 60
     validation: int = 256
-    reported: int = 1000
+    reported: int = 500
     sentences: int | None = None
 
 
@@ -108,10 +108,16 @@ KINDS = ("input", "hidden")
 # What both kinds of probe need beside recipe("text"). Fits are short: steps of few sentences go further in the same
 # time, and a weighted sum has little to learn and nothing that a seed draws. Seeds agree better on inputs where gates
 # that hardly matter stay undecided, and calibration then chooses among them.
-COMMON: dict[str, Any] = {"voter": "linear", "batch_size": 8, "precision": "bf16"}
+COMMON: dict[str, Any] = {
+    "voter": "linear",
+    "batch_size": 8,
+    "precision": "bf16",
+    "learning_rate": 1e-3,
+    "decay": 0.75,
+}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "input": {"smooth": 0.03, "weight_decay": 0.5, "undecided": 2.0},
-    "hidden": {},
+    "input": {"smooth": 0.03, "weight_decay": 2.0, "undecided": 2.0},
+    "hidden": {"weight_decay": 1.0},
 }
 # What is different from our recipe; each is one probe, and is to be set beside the one that differs in nothing else.
 CHANGES: dict[str, dict[str, Any]] = {
