@@ -19,11 +19,11 @@ from transformers import (
 
 from diffmask.errors import ModelError, SiteError
 from diffmask.explaining.explain import explain
-from diffmask.models.adapting import adapt, any_text
+from diffmask.models.adapting import adapt, any_text, tell_padding
 from diffmask.tasks.text import TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
-from tiny_text import PIECES, SIZES, TEXTS, Counting, make_model, make_tokenizer
+from tiny_text import PIECES, SIZES, TEXTS, Counting, make_causal_classifier, make_model, make_tokenizer
 
 
 def test_a_tokenizer_that_fits_is_taken_in_silence(caplog):
@@ -61,6 +61,25 @@ def test_a_tokenizer_that_pads_with_another_token_is_suspicious(caplog):
     with caplog.at_level(logging.WARNING):
         adapt(make_model("bert"), make_tokenizer(pad_token="[SEP]"))
     assert "padding 2) may not match" in caplog.text and "padding 0): load its own" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_classifier_that_does_not_know_its_padding_is_refused_with_the_line_that_tells_it(kind):
+    model, tokenizer = make_causal_classifier(kind, pad_token_id=None), make_tokenizer(causal=True)
+    wanted = r"ForSequenceClassification answers at .*: set model\.config\.pad_token_id = tokenizer\.pad_token_id"
+    with pytest.raises(ModelError, match=wanted):
+        adapt(model, tokenizer)
+    with pytest.raises(ModelError, match=wanted):
+        fit(adapt(model), TextClassification(tokenizer, TEXTS, TEXTS))
+    model.config.pad_token_id = tokenizer.pad_token_id
+    assert adapt(model, tokenizer).sites
+
+
+def test_only_a_model_that_looks_for_padding_is_told_what_it_is():
+    bert, gpt2 = make_model("bert", pad_token_id=None), make_causal_classifier(pad_token_id=None)
+    for model in (bert, gpt2):
+        tell_padding(model, make_tokenizer(pad_token="[SEP]"))
+    assert bert.config.pad_token_id is None and gpt2.config.pad_token_id == 2
 
 
 def test_a_model_that_declares_no_vocabulary_is_not_compared(caplog):

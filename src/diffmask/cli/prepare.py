@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SettingError
 from ..explaining.pretrained import as_dtype
 from ..models.adapter import Adapter
-from ..models.adapting import adapt
+from ..models.adapting import adapt, tell_padding
 from ..models.hub import Place, fetch
 from ..models.pretrained import labels_of, load_model, load_processor
 from ..tasks.described import make_task
@@ -28,7 +28,10 @@ def prepare(settings: RunConfig, place: Place) -> tuple[Adapter, Task]:
     if kind != "image":
         _pad(processor)
     dtype = None if settings.dtype == "auto" else as_dtype(settings.dtype)
-    model = adapt(load_model(place, kind, dtype), processor)
+    loaded = load_model(place, kind, dtype)
+    if kind != "image":
+        tell_padding(loaded, processor)
+    model = adapt(loaded, processor)
     described = settings.task.described(labels_of(model.model), model.patch)
     return model, make_task(described, processor, train, validation)
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..errors import ModelError, SettingError, StorageError
 from ..models.adapter import Adapter
-from ..models.adapting import adapt
+from ..models.adapting import adapt, check_padding, tell_padding
 from ..models.hub import Place, fetch
 from ..models.pretrained import has_processor, load_model, load_processor
 from ..registry import unknown
@@ -98,7 +98,10 @@ def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> t
         processor = load_processor(fetch(processor, None, "tokenizer"), kind)
     elif processor is None:
         processor = load_processor(_beside(place, kind, base.get("tokenizer")), kind)
-    return _adapted(loaded, as_described(processor, described["processor"]), base["sites"]), processor
+    processor = as_described(processor, described["processor"])
+    if kind != "image":
+        tell_padding(loaded, processor)
+    return _adapted(loaded, processor, base["sites"]), processor
 
 
 def _place_of(name: str, base: Mapping[str, Any], model: str | Path | None) -> Place:
@@ -123,6 +126,8 @@ def _beside(place: Place, kind: str, other: str | None) -> Place:
 def _adapted(model: nn.Module | Adapter, processor: Any, sites: list[str]) -> Adapter:
     """Find the sites by structure, and by name where others were chosen."""
     if isinstance(model, Adapter):
+        if hasattr(processor, "pad_token_id"):
+            check_padding(model.model, processor)
         return model
     found = adapt(model, processor)
     return found if list(found.sites.names) == sites else adapt(model, processor, sites=sites)

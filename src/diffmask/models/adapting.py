@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from .vision import PIXELS, any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
 
+CLASSIFIER = "ForSequenceClassification"  # how transformers calls its classes that classify a text
 SAME_VOCABULARY = 0.9  # models round their vocabulary up; a much smaller tokenizer is another one
 
 
@@ -46,7 +48,7 @@ def adapt(
     if projection_of(model) is not None:
         return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
     if processor is not None:
-        check_vocabulary(model, processor)
+        check_tokenizer(model, processor)
     if example is None and processor is not None:
         example = any_text(model, processor).to(adapter.device)
     if example is None:
@@ -77,6 +79,21 @@ def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, fo
     return Adapter(model, sites, blocks_beside(model, sites))
 
 
+def check_tokenizer(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer and a model that do not go together."""
+    check_vocabulary(model, tokenizer)
+    check_padding(model, tokenizer)
+
+
+def check_padding(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a classifier that would look for padding without knowing which token it is."""
+    if tokenizer.pad_token_id is not None and lacks_padding(model):
+        raise ModelError(
+            f"{type(model).__name__} answers at the last token that is no padding, and does not say which token is: "
+            "set model.config.pad_token_id = tokenizer.pad_token_id"
+        )
+
+
 def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
     """Refuse a tokenizer that was not made for this model, as far as their sizes tell."""
     try:
@@ -95,6 +112,22 @@ def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
             "the tokenizer (%s, %d tokens, padding %s) may not match %s (%d tokens, padding %s): load its own",
             *(name, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
         )
+
+
+def lacks_padding(model: nn.Module) -> bool:
+    """Say whether a model looks for padding, as classifiers on causal models do, and does not know what it is."""
+    config = getattr(model, "config", None)
+    if config is None or getattr(config, "pad_token_id", None) is not None or CLASSIFIER not in type(model).__name__:
+        return False
+    # Sixty classes do, and nothing in their configuration or their modules sets them apart.
+    forward = inspect.unwrap(type(model).forward)
+    return "pad_token_id" in getattr(getattr(forward, "__code__", None), "co_names", ())
+
+
+def tell_padding(model: nn.Module, tokenizer: Any) -> None:
+    """Tell a model what padding is, if it looks for it; only for one that was loaded here and is nobody's yet."""
+    if lacks_padding(model):
+        model.config.pad_token_id = tokenizer.pad_token_id  # type: ignore[union-attr]
 
 
 def any_text(model: nn.Module, tokenizer: Any) -> Batch:

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter
-from ..models.adapting import check_vocabulary
+from ..models.adapting import check_tokenizer
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -121,7 +121,7 @@ def check_fit(model: Adapter, task: Task) -> None:
     if not isinstance(task, Task):
         raise SettingError(f"fit takes a task, got {type(task).__name__}: wrap tensors in diffmask.TensorTask")
     if (tokenizer := getattr(task, "tokenizer", None)) is not None:
-        check_vocabulary(model.model, tokenizer)
+        check_tokenizer(model.model, tokenizer)
     if (positions := model.positions) is not None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
