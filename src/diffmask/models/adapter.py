@@ -62,7 +62,7 @@ class Adapter:
 
     @property
     def positions(self) -> int | None:
-        """How many positions the model can tell apart, if it has learned each of them."""
+        """How many positions the model takes, if it says so."""
         return position_count(self.model)
 
     @property

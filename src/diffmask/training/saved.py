@@ -30,6 +30,8 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
 def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
     """Read a probe back, refusing one that was fitted on another model or other sites."""
     info, config, probe = load_probe(path, KIND, FitConfig, model, task)
+    if (positions := model.positions) is not None:
+        task.limit(positions)
     scores = [DepthScore(**score) for score in info["scores"]]
     return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])
 
