@@ -25,7 +25,7 @@ from diffmask.models.adapting import adapt, any_text, tell_padding
 from diffmask.models.structure import position_count
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
-from diffmask.training.fit import fit
+from diffmask.training.fit import check_fit, fit
 from diffmask.training.saved import load_fit, save_fit
 from tiny_text import (
     PIECES,
@@ -62,6 +62,24 @@ def test_a_tokenizer_with_far_fewer_tokens_is_suspicious(caplog):
     with caplog.at_level(logging.WARNING):
         adapt(make_model("bert", vocab_size=200), make_tokenizer())
     assert "14 tokens, padding 0) may not match BertForSequenceClassification (200 tokens, padding 0)" in caplog.text
+
+
+def test_a_suspicion_is_said_once_for_each_tokenizer(caplog):
+    tokenizer, other = make_tokenizer(), make_tokenizer()
+    model = adapt(make_model("bert", vocab_size=200), tokenizer)
+    check_fit(model, TextClassification(tokenizer, TEXTS, TEXTS))
+    assert caplog.text.count("may not match") == 1
+    check_fit(model, TextClassification(other, TEXTS, TEXTS))
+    assert caplog.text.count("may not match") == 2
+
+
+@pytest.mark.parametrize("thing", [42, object(), len])
+def test_what_is_no_tokenizer_is_refused(thing):
+    wanted = (
+        f"takes a tokenizer after the model, got {type(thing).__name__}: load the one that was saved with the model"
+    )
+    with pytest.raises(ModelError, match=wanted):
+        adapt(make_model("bert"), thing)
 
 
 def test_a_vocabulary_that_was_rounded_up_is_not(caplog):

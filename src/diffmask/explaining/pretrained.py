@@ -126,8 +126,7 @@ def _beside(place: Place, kind: str, other: str | None) -> Place:
 def _adapted(model: nn.Module | Adapter, processor: Any, sites: list[str]) -> Adapter:
     """Find the sites by structure, and by name where others were chosen."""
     if isinstance(model, Adapter):
-        if hasattr(processor, "pad_token_id"):
-            check_padding(model.model, processor)
+        check_padding(model.model, processor)
         return model
     found = adapt(model, processor)
     return found if list(found.sites.names) == sites else adapt(model, processor, sites=sites)

@@ -47,15 +47,19 @@ def adapt(
     adapter = Adapter(model, found, blocks_beside(model, found))
     if projection_of(model) is not None:
         return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
+    adapter.processor = processor
     if processor is not None:
         check_tokenizer(model, processor)
+        doubt_tokenizer(model, processor)
     if example is None and processor is not None:
         example = any_text(model, processor).to(adapter.device)
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
         found = in_order_of_calls(found, lambda: adapter(example))
-    return Adapter(model, found, blocks_beside(model, found))
+    adapter = Adapter(model, found, blocks_beside(model, found))
+    adapter.processor = processor
+    return adapter
 
 
 def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, found_by_structure: bool) -> Adapter:
@@ -80,37 +84,53 @@ def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, fo
 
 
 def check_tokenizer(model: nn.Module, tokenizer: Any) -> None:
-    """Refuse a tokenizer and a model that do not go together."""
+    """Refuse what is no tokenizer, and one that does not go with this model."""
+    if not callable(tokenizer) or not hasattr(tokenizer, "__len__"):
+        raise ModelError(
+            f"adapt takes a tokenizer after the model, got {type(tokenizer).__name__}: load the one that was saved "
+            "with the model, AutoTokenizer.from_pretrained(…)"
+        )
     check_vocabulary(model, tokenizer)
     check_padding(model, tokenizer)
 
 
-def check_padding(model: nn.Module, tokenizer: Any) -> None:
-    """Refuse a classifier that would look for padding without knowing which token it is."""
-    if tokenizer.pad_token_id is not None and lacks_padding(model):
-        raise ModelError(
-            f"{type(model).__name__} answers at the last token that is no padding, and does not say which token is: "
-            "set model.config.pad_token_id = tokenizer.pad_token_id"
-        )
-
-
 def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
-    """Refuse a tokenizer that was not made for this model, as far as their sizes tell."""
-    try:
-        rows = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    except (AttributeError, NotImplementedError):
-        return  # a model that declares no vocabulary cannot be compared
-    name, count = type(tokenizer).__name__, len(tokenizer)
-    if count > rows:
+    """Refuse a tokenizer with tokens that the model does not know."""
+    rows, count = row_count(model), len(tokenizer)
+    if rows is not None and count > rows:
         raise ModelError(
-            f"the tokenizer ({name}, {count} tokens) does not match {type(model).__name__}, whose vocabulary has "
-            f"{rows} tokens: load the tokenizer that was saved with the model"
+            f"the tokenizer ({type(tokenizer).__name__}, {count} tokens) does not match {type(model).__name__}, whose "
+            f"vocabulary has {rows} tokens: load the tokenizer that was saved with the model"
         )
+
+
+def doubt_tokenizer(model: nn.Module, tokenizer: Any) -> None:
+    """Warn of a tokenizer that may be another model's, as far as sizes and padding tell."""
+    rows, count = row_count(model), len(tokenizer)
+    if rows is None:
+        return
     own = getattr(getattr(model, "config", None), "pad_token_id", None)
     if count < SAME_VOCABULARY * rows or (own is not None and own != tokenizer.pad_token_id):
         log.warning(
             "the tokenizer (%s, %d tokens, padding %s) may not match %s (%d tokens, padding %s): load its own",
-            *(name, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
+            *(type(tokenizer).__name__, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
+        )
+
+
+def row_count(model: nn.Module) -> int | None:
+    """Return how many tokens a model has an embedding for, if it declares that."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def check_padding(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a classifier that would look for padding without knowing which token it is."""
+    if getattr(tokenizer, "pad_token_id", None) is not None and lacks_padding(model):
+        raise ModelError(
+            f"{type(model).__name__} answers at the last token that is no padding, and does not say which token is: "
+            "set model.config.pad_token_id = tokenizer.pad_token_id"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter
-from ..models.adapting import check_tokenizer
+from ..models.adapting import check_tokenizer, doubt_tokenizer
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -122,6 +122,8 @@ def check_fit(model: Adapter, task: Task) -> None:
         raise SettingError(f"fit takes a task, got {type(task).__name__}: wrap tensors in diffmask.TensorTask")
     if (tokenizer := getattr(task, "tokenizer", None)) is not None:
         check_tokenizer(model.model, tokenizer)
+        if tokenizer is not model.processor:  # of that one, whoever adapted the model has been warned
+            doubt_tokenizer(model.model, tokenizer)
     if (positions := model.positions) is not None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:

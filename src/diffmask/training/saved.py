@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import StorageError
 from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
+from ..models.fingerprint import vocabulary_of
 from ..provenance import versions
 from ..settings import from_dict, to_dict
 from ..storage import load_tensors, save_tensors
@@ -40,6 +41,7 @@ def about(fitted: Any) -> dict[str, Any]:
     """Describe a fit or a ranking: what it belongs to, what it reads, how it was made and how good it is."""
     return {
         "fingerprint": fitted.fingerprint,
+        "vocabulary": vocabulary_of(getattr(fitted.task, "tokenizer", None)),
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
         "read_widths": fitted.probe.read_widths,
@@ -63,16 +65,27 @@ def load_probe(
 
 
 def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, task: Task) -> None:
-    """Refuse what was fitted on another model, other sites, or a task whose gates read other states."""
+    """Refuse what was fitted on another model or tokenizer, other sites, or a task whose gates read other states."""
     if info["fingerprint"] != model.fingerprint:
         raise StorageError(
             f"{path} was fitted on another model (fingerprint {info['fingerprint']}, this one has "
             f"{model.fingerprint}): load that model, or fit a probe for this one"
         )
+    _check_vocabulary(path, info.get("vocabulary"), getattr(task, "tokenizer", None))
     if tuple(info["sites"]) != model.sites.names:
         raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
     if info["ask"] != (asks := getattr(task, "ask", None)):
         raise StorageError(
             f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
             f"ask={asks!r}: make the task with the same"
+        )
+
+
+def _check_vocabulary(path: str | Path, saved: str | None, tokenizer: Any) -> None:
+    """Refuse a tokenizer that numbers its tokens otherwise; what was saved before this was noted is taken as it is."""
+    own = None if saved is None else vocabulary_of(tokenizer)
+    if own is not None and own != saved:
+        raise StorageError(
+            f"{path} was fitted with a tokenizer of another vocabulary (hash {saved}, this one has {own}): load the "
+            "tokenizer that was saved with the model, or fit a probe with this one"
         )
