@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import StorageError
 from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
+from ..models.configuration import configuration_of, differences
 from ..models.fingerprint import vocabulary_of
 from ..provenance import versions
 from ..settings import from_dict, to_dict
@@ -41,6 +42,7 @@ def about(fitted: Any) -> dict[str, Any]:
     """Describe a fit or a ranking: what it belongs to, what it reads, how it was made and how good it is."""
     return {
         "fingerprint": fitted.fingerprint,
+        "configuration": configuration_of(fitted.model.model),
         "vocabulary": vocabulary_of(getattr(fitted.task, "tokenizer", None)),
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
@@ -71,6 +73,7 @@ def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, tas
             f"{path} was fitted on another model (fingerprint {info['fingerprint']}, this one has "
             f"{model.fingerprint}): load that model, or fit a probe for this one"
         )
+    _check_configuration(path, info.get("configuration", {}), configuration_of(model.model))
     _check_vocabulary(path, info.get("vocabulary"), getattr(task, "tokenizer", None))
     if tuple(info["sites"]) != model.sites.names:
         raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
@@ -78,6 +81,16 @@ def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, tas
         raise StorageError(
             f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
             f"ask={asks!r}: make the task with the same"
+        )
+
+
+def _check_configuration(path: str | Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse a model that computes something else with the same weights."""
+    if differs := differences(saved, own):
+        what = ", ".join(f"{name} was {saved[name]}, is {own[name]}" for name in differs[:3])
+        raise StorageError(
+            f"{path} was fitted on these weights in another configuration ({what}): load the model with the "
+            "configuration it was saved with, or fit a probe for this one"
         )
 
 
