@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter
 from ..models.adapting import check_tokenizer, doubt_tokenizer
+from ..models.pretrained import labels_of
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -124,7 +126,22 @@ def check_fit(model: Adapter, task: Task) -> None:
         check_tokenizer(model.model, tokenizer)
         if tokenizer is not model.processor:  # of that one, whoever adapted the model has been warned
             doubt_tokenizer(model.model, tokenizer)
+    check_labels(getattr(task, "labels", None), labels_of(model.model))
     if (positions := model.positions) is not None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
+
+
+def check_labels(labels: Sequence[str] | None, own: Sequence[str] | None) -> None:
+    """Refuse one name for two labels, and the model's own names in another order; other names rename its labels."""
+    if labels is None or list(labels) == own:  # a model may itself call two things the same, as ImageNet's do
+        return
+    if twice := next((label for label in labels if list(labels).count(label) > 1), None):
+        raise DataError(f"labels names two of them '{twice}' ({', '.join(labels)}): give each a name of its own")
+    given, known = ([label.casefold() for label in names] for names in (labels, own or ()))
+    if given != known and sorted(given) == sorted(known):
+        raise DataError(
+            f"labels names {', '.join(labels)}, and the model has them as {', '.join(own or ())}: write them in the "
+            "model's order, or leave labels out"
+        )
