@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from diffmask.cli.main import main
-from saved_models import TEXTS
-from tiny_text import make_causal_classifier, make_tokenizer
+from saved_models import TEXTS, save_model
+from tiny_text import make_causal_classifier, make_model, make_tokenizer
 
 SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
 
@@ -46,3 +46,24 @@ def test_a_classifier_that_does_not_know_its_padding_is_told_and_explains(run, f
     assert code == 0, complaint
     code, said, complaint = run("explain", "--run", tmp_path / "run", *TEXTS, "--json")
     assert code == 0 and len(said.splitlines()) == 3 and json.loads(said.splitlines()[0])["verification"], complaint
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "complaint"),
+    [
+        ("classification", "token", "not trained for 'token': it is a BertForSequenceClassification, which does 'clas"),
+        ("classification", "next-token", "not trained for 'next-token': it is a BertForSequenceClassification"),
+        ("token", "classification", "not trained for 'classification': it is a BertForTokenClassification, which does"),
+        ("regression", "classification", "TextClassification reads labels of a text, and the model gives one number"),
+        ("classification", "regression", "TextRegression reads one number for a text, and the model gives labels of"),
+    ],
+)
+def test_a_task_that_is_not_the_models_is_refused_before_anything_is_written(fit, tmp_path, kind, task, complaint):
+    code, _, complained = fit(save_model(tmp_path / "model", kind), "--task", task)
+    assert code == 1 and complaint in complained and "Traceback" not in complained and not (tmp_path / "run").exists()
+
+
+def test_a_suspicious_tokenizer_is_warned_of_once(fit, tmp_path, caplog):
+    bert = save(tmp_path / "bert", make_model("bert", vocab_size=200), make_tokenizer())
+    assert fit(bert, "--json")[0] == 0
+    assert caplog.text.count("may not match BertForSequenceClassification") == 1

@@ -14,7 +14,7 @@ import torch
 
 from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
-from .heads import written_apart
+from .heads import TOKENS, logits_of, written_apart
 from .text import Encoded, NextToken, check_text
 from .units import Template, Text, parts_of
 
@@ -54,7 +54,8 @@ class Continuation(NextToken):
         steps = torch.arange(int((last - batch.ask).max()), device=batch.ask.device)
         places = (batch.ask.unsqueeze(1) + steps).clamp_max(mask.shape[1] - 1)
         real = steps < (last - batch.ask).unsqueeze(1)
-        return {"continuation": Categorical(output.logits[rows.unsqueeze(1), places], real)}
+        logits = logits_of(output, self, TOKENS)
+        return {"continuation": Categorical(logits[rows.unsqueeze(1), places], real)}
 
 
 def _no_prompt(model: str) -> str:

@@ -17,7 +17,17 @@ import torch
 from ..errors import DataError
 from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .heads import at_last_real, head_of, over_labels, written_apart
+from .heads import (
+    LABELS,
+    NUMBER,
+    TOKEN_LABELS,
+    TOKENS,
+    at_last_real,
+    head_of,
+    logits_of,
+    over_labels,
+    written_apart,
+)
 from .task import Task, check_several
 from .units import Kept as Kept
 from .units import Text, Unit, always_kept, group, parts_of
@@ -175,7 +185,7 @@ class TextClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"label": Categorical(over_labels(output, self, self.labels))}
+        return {"label": Categorical(over_labels(output, self, LABELS))}
 
 
 class MultiLabelClassification(TextTask):
@@ -184,14 +194,14 @@ class MultiLabelClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Bernoulli(over_labels(output, self, self.labels))}
+        return {"labels": Bernoulli(over_labels(output, self, LABELS, NUMBER))}
 
 
 class TextRegression(TextTask):
     """Keep a number, such as a similarity or a score."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"value": Value(head_of(output, "logits", self))}
+        return {"value": Value(logits_of(output, self, NUMBER))}
 
 
 class SpanAnswer(TextTask):
@@ -219,9 +229,8 @@ class TokenClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {
-            "labels": Categorical(over_labels(output, self, self.labels), real=batch.inputs["attention_mask"].bool())
-        }
+        logits = over_labels(output, self, TOKEN_LABELS)
+        return {"labels": Categorical(logits, real=batch.inputs["attention_mask"].bool())}
 
 
 class NextToken(TextTask):
@@ -235,7 +244,7 @@ class NextToken(TextTask):
         super().__init__(*args, gate_special=gate_special, ask="last", **settings)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        logits = head_of(output, "logits", self)
+        logits = logits_of(output, self, TOKENS)
         if written_apart(output):
             return {"next token": Categorical(logits[:, -1])}
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter
@@ -131,6 +133,17 @@ def check_fit(model: Adapter, task: Task) -> None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
+
+
+@torch.no_grad()
+def check_answer(model: Adapter, task: Task) -> None:
+    """Let the model answer two short examples, so that a task that cannot read its answer is refused early."""
+    some = list(task.train[:16])
+    lengths = task.lengths(some) or [0] * len(some)
+    rows = sorted(range(len(some)), key=lengths.__getitem__)[:2]
+    batch = task.collate([some[row] for row in rows]).to(model.device)
+    with model.frozen():
+        task.read(model(batch), batch)
 
 
 def check_labels(labels: Sequence[str] | None, own: Sequence[str] | None) -> None:
