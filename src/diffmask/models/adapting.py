@@ -49,6 +49,7 @@ def adapt(
         return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
     adapter.processor = processor
     if processor is not None:
+        check_kind(processor)
         check_tokenizer(model, processor)
         doubt_tokenizer(model, processor)
     if example is None and processor is not None:
@@ -83,21 +84,25 @@ def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, fo
     return Adapter(model, sites, blocks_beside(model, sites))
 
 
-def check_tokenizer(model: nn.Module, tokenizer: Any) -> None:
-    """Refuse what is no tokenizer, and one that does not go with this model."""
+def check_kind(tokenizer: Any) -> None:
+    """Refuse what makes no tokens of a text."""
     if not callable(tokenizer) or not hasattr(tokenizer, "__len__"):
         raise ModelError(
             f"adapt takes a tokenizer after the model, got {type(tokenizer).__name__}: load the one that was saved "
             "with the model, AutoTokenizer.from_pretrained(…)"
         )
+
+
+def check_tokenizer(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer and a model that do not go together."""
     check_vocabulary(model, tokenizer)
     check_padding(model, tokenizer)
 
 
 def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
     """Refuse a tokenizer with tokens that the model does not know."""
-    rows, count = row_count(model), len(tokenizer)
-    if rows is not None and count > rows:
+    rows = row_count(model)
+    if rows is not None and (count := len(tokenizer)) > rows:
         raise ModelError(
             f"the tokenizer ({type(tokenizer).__name__}, {count} tokens) does not match {type(model).__name__}, whose "
             f"vocabulary has {rows} tokens: load the tokenizer that was saved with the model"
@@ -106,9 +111,10 @@ def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
 
 def doubt_tokenizer(model: nn.Module, tokenizer: Any) -> None:
     """Warn of a tokenizer that may be another model's, as far as sizes and padding tell."""
-    rows, count = row_count(model), len(tokenizer)
+    rows = row_count(model)
     if rows is None:
-        return
+        return  # a model that declares no vocabulary cannot be compared
+    count = len(tokenizer)
     own = getattr(getattr(model, "config", None), "pad_token_id", None)
     if count < SAME_VOCABULARY * rows or (own is not None and own != tokenizer.pad_token_id):
         log.warning(
