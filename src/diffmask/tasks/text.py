@@ -15,8 +15,9 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..errors import DataError
-from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
+from .checks import check_choice, check_tokenizer
+from .checks import check_text as check_text
 from .heads import (
     LABELS,
     NUMBER,
@@ -76,10 +77,10 @@ class TextTask(Task):
         strict: bool = False,
         labels: Sequence[str] | None = None,
     ) -> None:
-        _check_choice("unit", unit, get_args(Unit))
-        _check_choice("part to gate", gate, ("all", "first", "second"))
-        _check_choice("place to ask", ask, ("nowhere", "first", "last"))
-        _check_tokenizer(tokenizer, unit)
+        check_choice("unit", unit, get_args(Unit))
+        check_choice("part to gate", gate, ("all", "first", "second"))
+        check_choice("place to ask", ask, ("nowhere", "first", "last"))
+        check_tokenizer(tokenizer, unit)
         check_several(train)
         check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
@@ -251,33 +252,3 @@ class NextToken(TextTask):
 
     def names(self, indices: Collection[int]) -> Mapping[str, str]:
         return {str(index): self.tokenizer.decode([index]) for index in indices}
-
-
-def _check_choice(what: str, got: str, known: Sequence[str]) -> None:
-    if got not in known:
-        raise DataError(unknown(what, got, known))
-
-
-def _check_tokenizer(tokenizer: Any, unit: str) -> None:
-    name = type(tokenizer).__name__
-    if getattr(tokenizer, "pad_token", None) is None:
-        raise DataError(
-            f"{name} has no padding token, so texts of different lengths make no batch: "
-            "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
-        )
-    if unit != "token" and not tokenizer.is_fast:
-        raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
-
-
-def check_text(text: Text) -> None:
-    """Refuse what is no text, is empty, or cannot be encoded."""
-    parts = [text] if isinstance(text, str) else text
-    fits = isinstance(parts, list) or (isinstance(parts, tuple) and len(parts) == 2)
-    if not fits or not all(isinstance(part, str) for part in parts):
-        raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
-    if not any(part.strip() for part in parts):
-        raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
-    try:
-        "".join(parts).encode()
-    except UnicodeEncodeError:
-        raise DataError("a text holds half a character, which no tokenizer takes: decode its bytes as UTF-8") from None
