@@ -151,7 +151,7 @@ def test_the_last_token_of_a_causal_text_is_asked_and_never_gated():
 
 def byte_level_tokenizer():
     """Cut a text as GPT-2, Llama 3 and Qwen do: the space before a word is part of its token and of its span."""
-    words = ["<pad>", "The", "Ġcode", "Ġis", "Ġ7", ".", "ĠThe", "Ġsky"]
+    words = ["<pad>", "The", "Ġcode", "Ġis", "Ġ7", ".", "ĠThe", "Ġsky", "Ġ."]
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.post_processor = processors.ByteLevel(trim_offsets=False)

@@ -1,7 +1,8 @@
 """Text for any Hugging Face model: what is read from the model's output decides which prediction is preserved.
 
-A unit is a token, a word, a sentence or a segment of the user's. Padding is never a unit; special tokens such as [CLS]
-are, as in the papers, unless `gate_special` is off: they then keep their states and count nowhere.
+A unit is a token, a word, a sentence or a segment of the user's. Padding is never a unit; special tokens such as [CLS],
+added by the tokenizer or written in the text, are, as in the papers, unless `gate_special` is off: they then keep their
+states and count nowhere.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .heads import (
 )
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, group, parts_of
+from .units import Text, Unit, always_kept, group, parts_of, special_ids
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class TextTask(Task):
         self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
+        self._special = special_ids(tokenizer)
         self._seen: dict[Any, Encoded] = {}
 
     def limit(self, units: int) -> None:
@@ -139,7 +141,8 @@ class TextTask(Task):
         found = self.tokenizer(
             *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
         )
-        special = found.pop("special_tokens_mask")
+        added = found.pop("special_tokens_mask")
+        special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
         tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
         groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
         parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
