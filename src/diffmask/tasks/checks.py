@@ -16,6 +16,12 @@ def check_choice(what: str, got: str, known: Sequence[str]) -> None:
         raise DataError(unknown(what, got, known))
 
 
+def check_keep(keep: Any) -> None:
+    """Refuse a single word, which would be taken for its letters."""
+    if isinstance(keep, str):
+        raise DataError(f"keep takes a list of words, got the string '{keep}': write keep=['{keep}']")
+
+
 def check_tokenizer(tokenizer: Any, unit: str) -> None:
     """Refuse a tokenizer that makes no batches, or does not find the units."""
     name = type(tokenizer).__name__

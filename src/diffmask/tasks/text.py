@@ -17,7 +17,7 @@ import torch
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_choice, check_tokenizer
+from .checks import check_choice, check_keep, check_tokenizer
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -81,6 +81,7 @@ class TextTask(Task):
         check_choice("unit", unit, get_args(Unit))
         check_choice("part to gate", gate, ("all", "first", "second"))
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
+        check_keep(keep)
         check_tokenizer(tokenizer, unit)
         check_several(train)
         check_several(validation)
@@ -137,10 +138,10 @@ class TextTask(Task):
 
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
-        cut = self._check_length(text)
         found = self.tokenizer(
             *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
         )
+        cut = self._check_length(text, found)
         added = found.pop("special_tokens_mask")
         special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
         tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
@@ -162,15 +163,20 @@ class TextTask(Task):
         chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
         return chosen and name.casefold() not in self.keep
 
-    def _check_length(self, text: Text) -> int:
-        """Say how much of a text that is too long is cut off, or refuse it when strict."""
-        count = len(self.tokenizer(*parts_of(text), verbose=False)["input_ids"])
-        if count > self.max_length:
-            message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
-            if self.strict:
-                raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
-            log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
-        return max(count - self.max_length, 0)
+    def _check_length(self, text: Text, found: Any) -> int:
+        """Say how much of a text that is too long is cut off, or refuse it: when strict, or where it must be kept."""
+        whole = self.tokenizer(*parts_of(text), verbose=False)
+        count = len(whole["input_ids"])
+        if count <= self.max_length:
+            return 0
+        message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
+        if self.strict:
+            raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
+        kept = [len(always_kept(text, each.encodings[0])) for each in (whole, found) if each.is_fast]
+        if len(set(kept)) > 1:
+            raise DataError(f"{message}; what would be cut off is in a segment that is Kept: shorten the others")
+        log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
+        return count - self.max_length
 
 
 def _renumbered(
