@@ -76,7 +76,10 @@ def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, tas
     _check_configuration(path, info.get("configuration", {}), configuration_of(model.model))
     _check_vocabulary(path, info.get("vocabulary"), getattr(task, "tokenizer", None))
     if tuple(info["sites"]) != model.sites.names:
-        raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
+        raise StorageError(
+            f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}: adapt the model with "
+            "those, adapt(model, sites=[…])"
+        )
     if info["ask"] != (asks := getattr(task, "ask", None)):
         raise StorageError(
             f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
