@@ -48,8 +48,10 @@ class Batch:
         real = self.inputs.get("attention_mask")
         if not isinstance(real, Tensor) or not bool(real[row].any()):
             return "there is nothing to explain in an empty sequence"
-        asked = "" if self.ask is None else ", and the last token of a prompt"
-        return f"all there is of it always stays, as special tokens do where they are not gated{asked}"
+        return (
+            "all there is of it always stays, such as special tokens that are not gated, what is marked to be kept, and "
+            "the last token of a prompt"
+        )
 
     def __len__(self) -> int:
         return len(self.valid)

@@ -135,8 +135,8 @@ def check_padding(model: nn.Module, tokenizer: Any) -> None:
     """Refuse a classifier that would look for padding without knowing which token it is."""
     if getattr(tokenizer, "pad_token_id", None) is not None and lacks_padding(model):
         raise ModelError(
-            f"{type(model).__name__} answers at the last token that is no padding, and does not say which token is: "
-            "set model.config.pad_token_id = tokenizer.pad_token_id"
+            f"{type(model).__name__} answers at the last token that is no padding, and its configuration names "
+            "none: set model.config.pad_token_id = tokenizer.pad_token_id"
         )
 
 

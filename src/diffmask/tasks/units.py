@@ -85,11 +85,15 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
 
     Unknown and masked words stand for something and are none, unless their token also begins or ends a text.
     """
-    words = {getattr(tokenizer, f"{duty}_token_id", None) for duty in ("unk", "mask")}
-    ends = {getattr(tokenizer, f"{duty}_token_id", None) for duty in ("bos", "eos", "cls", "sep")}
+    words, ends = _named(tokenizer, "unk", "mask"), _named(tokenizer, "bos", "eos", "cls", "sep")
     added = getattr(tokenizer, "added_tokens_decoder", {}).items()  # a chat template's are named only here
     found = {*getattr(tokenizer, "all_special_ids", ()), *(number for number, token in added if token.special)}
-    return frozenset(found - words | ends - {None})
+    return frozenset(found - words | ends)
+
+
+def _named(tokenizer: Any, *duties: str) -> set[int]:
+    numbers = (getattr(tokenizer, f"{duty}_token_id", None) for duty in duties)
+    return {number for number in numbers if number is not None}
 
 
 @dataclass(frozen=True)
