@@ -49,8 +49,8 @@ class Batch:
         if not isinstance(real, Tensor) or not bool(real[row].any()):
             return "there is nothing to explain in an empty sequence"
         return (
-            "all there is of it always stays, such as special tokens that are not gated, what is marked to be kept, and "
-            "the last token of a prompt"
+            "all there is of it always stays, such as special tokens that are not gated, what is marked to be kept, "
+            "and the last token of a prompt"
         )
 
     def __len__(self) -> int:

@@ -12,8 +12,10 @@ from ..errors import DataError, ModelError
 from .task import Task
 
 # What a model's logits may be, and the task that reads such.
-NUMBER, LABELS = ("one number for a text", "TextRegression"), ("labels of a text", "TextClassification")
-TOKEN_LABELS, TOKENS = ("labels of every token", "TokenClassification"), ("tokens of a vocabulary", "NextToken")
+NUMBER = "one number for a text", "TextRegression (--task regression)"
+LABELS = "labels of a text", "TextClassification (--task classification)"
+TOKEN_LABELS = "labels of every token", "TokenClassification (--task token)"
+TOKENS = "tokens of a vocabulary", "NextToken (--task next-token)"
 
 
 def over_labels(output: Any, task: Any, *kinds: tuple[str, str]) -> Tensor:
