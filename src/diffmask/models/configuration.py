@@ -13,7 +13,7 @@ from torch import nn
 ASIDE = re.compile(
     r"_.*|.*drop.*|.*init.*|.*label.*|.*dtype.*|.*version.*|.*attn_implementation|output_.*|return_dict|use_cache"
     r"|architectures|problem_type|name_or_path|task_specific_params|finetuning_task|tokenizer_class|prefix"
-    r"|(pad|bos|eos|cls|sep)_token_id|max_position_embeddings|n_positions|vocab_size|tie_word_embeddings"
+    r"|(pad|bos|eos|cls|sep)_token_id|max_position_embeddings|n_positions|image_size|vocab_size|tie_word_embeddings"
     r"|chunk_size_feed_forward|quantization_config|gradient_checkpointing|pretraining_tp|.*flash.*"
 )
 
