@@ -51,14 +51,15 @@ def answer(logits):
     return logits[0] if logits.dim() == 2 else logits[0, -1]
 
 
+@pytest.mark.parametrize("ask", ["cls", "read"])
 @pytest.mark.parametrize("name", VISION)
-def test_it_agrees_with_a_slow_copy_over_each_image_alone(name):
+def test_it_agrees_with_a_slow_copy_over_each_image_alone(name, ask):
     model, pixels, prefix = build(name), images(name), ARCHITECTURES[name][2]
     task = ImageClassification(None, pixels, pixels, patch=PATCH)
-    found = Chefer()(Question(adapt(model), task, task.collate(list(pixels)), 0, torch.zeros(16)))
+    found = Chefer(ask)(Question(adapt(model), task, task.collate(list(pixels)), 0, torch.zeros(16)))
     count = found.shape[1] + prefix
     asks = list(range(prefix, count)) if name in MEAN or not prefix else [0]
-    if name.startswith("Dinov2"):  # its head reads [CLS] and the mean of the patches
+    if name.startswith("Dinov2") and ask == "read":  # its head reads [CLS] and the mean of the patches
         asks = [0, *range(prefix, count)]
     for row in range(2):
         expected = slow(model, {"pixel_values": pixels[row : row + 1]}, lambda out: out.logits[0].max(), asks)
@@ -85,6 +86,10 @@ def test_a_block_that_runs_twice_counts_twice(ask_text):
     question = ask_text(TEXTS[:1], model=adapt(model, example=batch))
     expected = slow(model, question.batch.inputs, lambda out: out.logits[0].max(), [0])
     torch.testing.assert_close(Chefer()(question)[0], expected)
+
+
+def test_the_row_of_cls_is_asked_unless_all_that_is_read_is_named():
+    assert Chefer() == Chefer("cls")
 
 
 def test_attention_that_is_only_shown_is_refused():

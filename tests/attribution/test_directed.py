@@ -10,6 +10,7 @@ from diffmask.attribution.directed import Directed
 from diffmask.attribution.gradient_input import GradientInput
 from diffmask.attribution.integrated_gradients import IntegratedGradients
 from diffmask.attribution.kernel_shap import KernelShap
+from diffmask.attribution.leave_one_out import LeaveOneOut
 from diffmask.attribution.lime import Lime
 from diffmask.attribution.method import Method, Question
 from diffmask.attribution.random import Random
@@ -18,7 +19,7 @@ from diffmask.tasks.tensors import TensorTask
 from diffmask.types import Batch
 from toys import evidence_model, evidence_task
 
-RIVALS = [GradientInput(), IntegratedGradients(steps=8), KernelShap(samples=60), Lime(samples=60)]
+RIVALS = [GradientInput(), IntegratedGradients(steps=8), LeaveOneOut(), KernelShap(samples=60), Lime(samples=60)]
 
 
 @pytest.mark.parametrize("method", RIVALS, ids=lambda method: type(method).__name__)

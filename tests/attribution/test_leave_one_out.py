@@ -43,6 +43,18 @@ def test_on_a_linear_model_it_is_the_squared_change_of_the_value(linear):
     torch.testing.assert_close(LeaveOneOut()(linear), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_with_its_sign_it_is_what_the_decision_loses_in_log_probability():
+    task = evidence_task()
+    batch = task.collate(range(30))
+    evidence = EVIDENCE[batch.inputs["tokens"]] * batch.valid
+    total = evidence.sum(1, keepdim=True).expand_as(evidence)
+    way = torch.where(total > 0, 1, -1)  # a sum of nothing is decided against
+    expected = torch.nn.functional.logsigmoid(way * total) - torch.nn.functional.logsigmoid(way * (total - evidence))
+    found = LeaveOneOut().signed(Question(evidence_model(), task, batch, 0, torch.tensor([0.5, 0.5, 0.0, 0.0])))
+    torch.testing.assert_close(found, expected * batch.valid, rtol=1e-4, atol=1e-6)
+    assert (found < 0).any() and (found > 0).any()
+
+
 @pytest.mark.parametrize("measure", ["kl", "js"])
 @pytest.mark.parametrize("unit", ["token", "word"])
 @pytest.mark.parametrize("kind", ["bert", "llama", "lstm"])
@@ -73,7 +85,7 @@ def test_columns_that_are_padding_for_everyone_cost_nothing():
 
 
 def test_rounding_never_makes_a_score_negative(linear, monkeypatch):
-    def just_below(original, masked, measure):
+    def just_below(original, masked, measure="kl"):
         return torch.full((len(linear.batch),), -1e-8)
 
     monkeypatch.setattr("diffmask.attribution.leave_one_out.divergence", just_below)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 
 from diffmask.cli import common
@@ -18,6 +19,7 @@ from diffmask.cli import fit as fit_command
 from diffmask.cli.main import main
 from diffmask.training.bar import Bar
 from saved_models import TEXTS, save_model
+from tiny_vision import build
 
 SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
 
@@ -135,13 +137,17 @@ def test_a_fit_that_diverged_says_how_its_directory_takes_another_try(run, model
     assert run(*command, "--learning-rate", "0.001")[0] == 0
 
 
-def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_path):
+def save_pictures(folder):
     from PIL import Image
 
-    (tmp_path / "pictures").mkdir()
+    folder.mkdir()
     for number in range(6):
         pixels = np.random.default_rng(number).integers(0, 255, (20, 20, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / "pictures" / f"{number}.png")
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+
+
+def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_path):
+    save_pictures(tmp_path / "pictures")
     image = save_model(tmp_path / "image", "image")
     code, said, complaint = run(
         "fit", image, "--data", tmp_path / "pictures", *quick, *SHORT, "--output", tmp_path / "a", "--json"
@@ -154,6 +160,20 @@ def test_an_image_folder_and_a_question_table_are_fitted_too(run, quick, tmp_pat
     (tmp_path / "text.png").write_text("no picture")
     code, _, complaint = run("explain", "--run", tmp_path / "a", tmp_path / "text.png")
     assert code == 1 and "cannot be read as a picture" in complaint and complaint.count("\n") == 1
+
+
+def test_a_model_stretches_its_positions_where_the_file_of_a_run_says_so(run, quick, tmp_path):
+    save_pictures(tmp_path / "pictures")
+    build("ViTForImageClassification", image_size=16).save_pretrained(tmp_path / "image")
+    transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path / "image")
+    command = ["fit", tmp_path / "image", "--data", tmp_path / "pictures", *quick, *SHORT, "--output", tmp_path / "a"]
+    code, _, complaint = run(*command)
+    assert code == 1 and "[task] interpolate = true in the file of `diffmask fit --config`" in complaint
+    (tmp_path / "run.toml").write_text("[task]\ninterpolate = true\n")
+    code, _, complaint = run(*command, "--config", tmp_path / "run.toml")
+    assert code == 0, complaint
+    code, said, _ = run("explain", "--run", tmp_path / "a", "--input", tmp_path / "pictures", "--json")
+    assert code == 0 and json.loads(said.splitlines()[0])["units"][-1] == "1,1"
 
 
 def test_a_model_that_writes_apart_from_what_it_reads_is_fitted_too(run, table, quick, tmp_path):

@@ -19,6 +19,7 @@ from diffmask.evaluation.eraser import Sufficiency
 from diffmask.evaluation.metric import Metric
 from diffmask.evaluation.subject import about_probe
 from diffmask.training.fit import fit
+from diffmask.training.step import look
 from toys import evidence_model, evidence_task, small_recipe
 
 
@@ -75,6 +76,18 @@ def test_the_figures_are_those_of_method_and_metric_asked_by_hand(fitted):
         by_hand = Sufficiency()(subject.case(method, question, method(question)))
         assert found.figures[name]["sufficiency"] == pytest.approx(by_hand.double(), abs=1e-6)
     assert found.setting["site"] == fitted.probe.site_names[1]
+
+
+def test_a_probe_is_ranked_by_what_it_says_of_units_it_would_keep_almost_surely():
+    found = fit(evidence_model(), evidence_task(120), small_recipe(steps=4))
+    found.probe.shift += 18.0  # as sure as a published recipe may be: in float32 every product is 1
+    subject = about_probe(found, range(10), -1, None, removal=diffmask.evaluation.REMOVALS.get("baseline")())
+    question = subject.question(range(10))
+    scores = subject.probe(question)
+    log_keep = found.probe.log_keep(look(found.model, found.task, question.batch).reading)[-1]
+    for row, valid in enumerate(question.batch.valid):
+        assert torch.equal(scores[row, valid].argsort(stable=True), log_keep[row, valid].argsort(stable=True))
+    assert (scores.float()[question.batch.valid] == 1).all() and (scores[~question.batch.valid] == 0).all()
 
 
 def test_a_model_without_a_probe_is_compared_at_any_site():

@@ -5,7 +5,9 @@ import torch
 
 from diffmask.errors import SettingError
 from diffmask.gates.baseline import BaselineConfig
+from diffmask.gates.hard_concrete import HardConcrete
 from diffmask.gates.probe import HiddenProbe, InputProbe, Probe, ProbeConfig, make_probe
+from diffmask.gates.votes import Votes
 
 NAMES, WIDTHS = ("embed", "a", "b", "c"), (4, 4, 6, 6)
 GATES = ("hard-concrete", "reinforce")
@@ -161,3 +163,11 @@ def test_a_choice_that_does_not_exist_is_refused(field, choices):
     object.__setattr__(config, field, "typo")  # past the type checker, which users do not run
     with pytest.raises(SettingError, match=rf"probe\.{field}: no choice named 'typo'. Known: {choices}"):
         config.__post_init__()
+
+
+def test_units_that_are_almost_surely_kept_or_dropped_stay_apart_in_their_exact_probability():
+    logits = torch.tensor([[[-140.0, -120.0, 0.0, 17.0, 20.0, 23.0]]]).expand(3, 1, 6)
+    votes = Votes(logits, HardConcrete())
+    exact, log_keep = votes.exact_keep_probability(), votes.log_keep()
+    assert (log_keep.diff() > 0).all() and (exact.diff() > 0).all() and not (votes.keep_probability().diff() > 0).all()
+    torch.testing.assert_close(exact.float(), votes.keep_probability())

@@ -38,10 +38,19 @@ def test_a_linear_vote_is_a_sum_of_standardised_states_and_starts_where_it_is_to
     mean, std = torch.tensor([1.0, -2.0, 0.0]), torch.tensor([2.0, 0.5, 3.0])
     voter.standardise(mean, std)
     assert torch.equal(voter(state), torch.full((5,), 0.4))
-    weights = torch.nn.init.normal_(voter.only.weight)[0]
-    torch.testing.assert_close(voter(state), 0.4 + ((state - mean) / std) @ weights)
+    weights, level = torch.nn.init.normal_(voter.weights), torch.nn.init.constant_(voter.level, 0.7)
+    torch.testing.assert_close(voter(state), 0.4 + ((state - mean) / std) @ weights + 3**0.5 * level)
     voter.restart()
     assert torch.equal(voter(state), torch.full((5,), 0.4))
+
+
+def test_what_a_linear_voter_says_of_all_units_moves_as_far_as_what_it_says_of_one():
+    voter, state = LinearVoter(400, start=0.0), torch.randn(1000, 400)
+    torch.nn.init.constant_(voter.level, 0.01)
+    together = voter(state).mean().item()
+    voter.restart()
+    torch.nn.init.constant_(voter.weights, 0.01)
+    assert together == pytest.approx(voter(state).std().item(), rel=0.1)
 
 
 def test_linear_voters_of_all_seeds_start_alike():

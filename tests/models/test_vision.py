@@ -126,6 +126,36 @@ def test_a_processor_of_another_size_is_refused_and_a_model_that_stretches_is_to
     adapt(build("Dinov2ForImageClassification"), PlainProcessor((12, 20)))  # it stretches its positions anyway
 
 
+def test_a_processor_of_another_size_is_accepted_when_the_model_may_stretch():
+    model = build(VIT, image_size=16)
+    stretched = adapt(model, PlainProcessor((8, 12)), interpolate=True)
+    assert [(s.name, s.prefix) for s in stretched.sites] == [(s.name, s.prefix) for s in adapt(model).sites]
+    with pytest.raises(ModelError, match=r"CLIPFor.* refuses them .*\[task\] interpolate = true.*Python with adapt"):
+        adapt(build("CLIPForImageClassification"), PlainProcessor((8, 12)))
+    adapt(build("CLIPForImageClassification"), PlainProcessor((8, 12)), interpolate=True)
+
+
+def test_a_convolutional_network_is_refused_for_its_maps_before_its_processor():
+    config = transformers.ConvNextConfig(hidden_sizes=[4, 4, 4, 4], depths=[1, 1, 1, 1], image_size=32)
+    with pytest.raises(SiteError, match="its blocks hold maps"):
+        adapt(transformers.ConvNextForImageClassification(config), PlainProcessor((16, 16)))
+
+
+@pytest.mark.parametrize(("size", "said"), [((3, 32, 32), "interpolate=True"), ((1, 16, 16), "of 3 channels")])
+def test_images_that_are_not_the_models_are_named_when_it_fails_on_them(size, said):
+    adapter, (channels, *sides) = adapt(build(VIT, image_size=16)), size
+    wrong = rf"cannot take {sides[0]}×{sides[1]} and {channels} \("
+    with pytest.raises(ModelError, match=rf"takes images of 16×16 pixels and 3 channels, and {wrong}.*{said}"):
+        adapter(one_image(*sides, channels=channels))
+
+
+def test_an_error_of_a_model_on_its_own_images_stays_what_it_is():
+    adapter = adapt(build(VIT, image_size=16))
+    adapter.model.classifier = nn.Linear(3, 3)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        adapter(one_image(16, 16))
+
+
 def test_a_processor_whose_images_cannot_be_cut_into_patches_is_refused():
     with pytest.raises(ModelError, match=r"15×20 pixels.*cannot cut into patches of 4×4"):
         adapt(build("Dinov2ForImageClassification"), PlainProcessor((15, 20)))

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from statistics import median, pstdev
 
 import numpy as np
 import pytest
@@ -10,21 +11,32 @@ import transformers
 from torch import nn
 
 from diffmask.attribution.method import Question
+from diffmask.errors import ModelError
 from diffmask.evaluation.bootstrap import mean_interval
 from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
 from diffmask.report import PICTURES, TABLES
 from diffmask.settings import change
-from diffmask.studies import cifar10
-from diffmask.studies.cifar10_curves import FIGURES, KEEP_SET, RANKING, REPLACEMENTS, Curves, keeps_of
+from diffmask.studies import cifar10, cifar10_time
+from diffmask.studies.cifar10_curves import (
+    CHEFER_READ,
+    DISCARDING,
+    FIGURES,
+    KEEP_SET,
+    RANKING,
+    REPLACEMENTS,
+    Curves,
+    keeps_of,
+)
 from diffmask.studies.cifar10_fits import SMALL
-from diffmask.studies.cifar10_model import make_classifier, shifted
+from diffmask.studies.cifar10_model import make_classifier, patch_of, shifted
 from diffmask.studies.cifar10_published import TABLE_1
-from diffmask.studies.cifar10_summary import COLUMNS, first, interval
+from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, times_of
 from diffmask.studies.cifar10_time import Timing
 from diffmask.studies.setup import Setup
 from diffmask.tasks.cifar10 import pack_images
 from diffmask.tasks.patch_counting import PatchCounting
+from diffmask.tasks.stored_images import StoredImages
 from diffmask.types import Batch
 
 SIZES = {
@@ -73,12 +85,14 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     turned, plain = (summary["difference"][name][0] for name in (f"{RANKING}, reversed", RANKING))
     assert turned == pytest.approx(-plain, abs=1e-6)
     assert summary["published_protocol"]["chefer"]["published"]["most_first_nll"] == TABLE_1["chefer"][0]
-    assert len(result["rows"]) == 15 * (len(REPLACEMENTS) + 1) * len(FIGURES)
+    assert len(result["rows"]) == 20 * (len(REPLACEMENTS) + 1) * len(FIGURES)
     shown = TABLES.get("cifar10")(result).splitlines()
-    assert len(shown) == (2 + 15 + 2) + 1 + (2 + 6) and shown[-1].startswith(
+    assert len(shown) == (2 + 20 + 2) + 1 + (2 + 8) and shown[-1].startswith(
         "| **DiffMask, ranking and comparisons** |"
     )
     assert set(PICTURES.get("cifar10")(result)) == {"heat-maps", "curves", "depths"}
+    assert {CHEFER_READ, DISCARDING, "leave-one-out, signed", "gradient-input, signed"} <= set(summary["difference"])
+    assert summary["published_protocol"]["rollout"]["published"] is None  # the paper's discards
     again = list(cifar10.run(setup))[-1]
     assert again["rows"] == result["rows"]
 
@@ -91,6 +105,22 @@ def test_positions_are_stretched_once_as_the_model_would(setup):
     with torch.no_grad():
         assert torch.allclose(model(pixels).logits, own(pixels).logits, atol=1e-5)
     assert model.config.image_size == 28
+
+
+def test_patches_are_as_large_as_the_encoder_says(setup, tmp_path):
+    assert patch_of(setup.encoder) == 14
+    transformers.SiglipConfig(vision_config={"patch_size": 16}).save_pretrained(tmp_path)
+    assert patch_of(tmp_path) == 16
+    transformers.ResNetConfig().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"resnet in .* has no square patches \(patch_size is None\): name a ViT"):
+        patch_of(tmp_path)
+
+
+def test_an_encoder_that_merges_its_patches_is_refused_before_it_is_trained(tmp_path):
+    sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 2, "patch_size": 4}
+    transformers.SwinModel(transformers.SwinConfig(**sizes, image_size=56)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"SwinForImageClassification merges its patches.*use a ViT or DINOv2"):
+        make_classifier(tmp_path, 28, seed=0)
 
 
 def test_shifted_images_are_windows_of_their_mirrored_surroundings():
@@ -137,6 +167,22 @@ def test_first_compares_ours_with_the_best_rival():
     assert found["rival"] == "rise" and found["better_by"][0] == pytest.approx(0.1)
     assert not first(areas, KEEP_SET, "area_most_first")["outside"]
     assert first(areas, RANKING, "area_most_first", ["chefer"])["rival"] == "chefer"
+    assert first(areas, RANKING, "area_most_first", PUBLISHED)["rival"] == "chefer"  # of those that were measured
+
+
+def test_what_an_explanation_takes_is_the_median_over_seeds_with_its_spread():
+    seeds = [{"cost": [{"images": 1, "time": time}, {"images": 8, "time": 2.0}]} for time in (1.0, 9.0, 2.0)]
+    assert times_of(seeds, median) == {"1": 2.0, "8": 2.0}
+    assert times_of(seeds, pstdev) == {"1": pytest.approx(3.559, abs=1e-3), "8": 0.0}
+
+
+def test_passes_are_timed_by_the_fastest_before_and_after_in_batches_of_all_masks(monkeypatch):
+    asked, seconds = [], iter([0.3, 0.1])
+    monkeypatch.setattr(cifar10_time, "forward_seconds", lambda model, task, rows: asked.append(rows) or next(seconds))
+    adapter = Adapter(nn.Linear(1, 1), [Site("input", nn.Identity())])
+    task = StoredImages(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), range(1), range(1), size=4, patch=4)
+    made, timing = cifar10_time.timed(adapter, task, 4, 100, 3, lambda: "made")
+    assert made == "made" and asked == [12, 12] and timing["forward_seconds"] == 0.1
 
 
 def test_the_floor_counts_a_look_and_every_mask_forward_and_back():

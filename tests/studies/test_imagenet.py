@@ -9,12 +9,13 @@ import transformers
 from PIL import Image
 from torch import nn
 
-from diffmask.errors import DataError, ModelError
+from diffmask.errors import DataError, DiffMaskError, ModelError
 from diffmask.report import PICTURES, TABLES
 from diffmask.studies import imagenet
 from diffmask.studies.cifar10_curves import KEEP_SET, RANKING
+from diffmask.studies.cifar10_model import adapt_to
 from diffmask.studies.imagenet import COMPARED, Shape
-from diffmask.studies.imagenet_model import adapt_to, load_classifier, normalisation, train_head
+from diffmask.studies.imagenet_model import load_classifier, normalisation, train_head
 from diffmask.studies.setup import Setup
 from diffmask.tasks.stored_images import StoredImages
 
@@ -104,3 +105,36 @@ def test_channels_are_scaled_as_the_model_was_trained(root):
 def test_a_missing_folder_or_model_is_said(tmp_path):
     with pytest.raises(DataError, match="name them with --data and --encoder"):
         next(imagenet.run(Setup(1, tmp_path / "x.json", small=True)))
+
+
+def refused(root, folder, monkeypatch):
+    """Run the study, whose fits must not begin, and return the sentence it ends with."""
+    monkeypatch.setattr(imagenet, "fit", lambda *_: pytest.fail("something was fitted"))
+    with pytest.raises(DiffMaskError) as error:
+        list(imagenet.run(Setup(1, root / "x.json", small=True, data=root / "pictures", encoder=root / folder)))
+    return str(error.value)
+
+
+def test_a_model_that_is_not_there_or_none_is_said_in_a_sentence(root, monkeypatch):
+    assert "nosuch: give the directory of a model" in refused(root, "nosuch", monkeypatch)
+    assert "pictures is no vision transformer of transformers (" in refused(root, "pictures", monkeypatch)
+
+
+def test_networks_that_hold_no_patches_or_merge_them_are_refused_before_anything_is_fitted(root, monkeypatch):
+    sizes = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 3}
+    transformers.ResNetForImageClassification(transformers.ResNetConfig(**sizes)).save_pretrained(root / "resnet")
+    assert "ResNetForImageClassification is no vision transformer" in refused(root, "resnet", monkeypatch)
+    sizes = {"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2], "window_size": 7, "patch_size": 4, "num_labels": 3}
+    swin = transformers.SwinForImageClassification(transformers.SwinConfig(**sizes, image_size=224))
+    swin.save_pretrained(root / "swin")
+    assert "SwinForImageClassification merges its patches" in refused(root, "swin", monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["ViT", "Siglip"])
+def test_classifiers_of_other_families_are_explained_too(root, monkeypatch, kind):
+    name, sizes = f"{kind}ForImageClassification", {**SIZES, "intermediate_size": 24}
+    config = getattr(transformers, name).config_class(**({"vision_config": sizes} if kind == "Siglip" else sizes))
+    getattr(transformers, name)(config).save_pretrained(root / kind)
+    monkeypatch.setattr(imagenet, "FEW", Shape(28, 3, 2, imagenet.FEW.size))
+    setup = Setup(1, root / f"{kind}.json", small=True, data=root / "pictures", encoder=root / kind)
+    assert list(imagenet.run(setup))[-1]["shown"]["grid"] == [2, 2]

@@ -108,11 +108,12 @@ def test_the_smallest_sets_are_the_red_patches_or_the_others_as_the_baseline_cou
     look_ = seen()
     assert torch.equal(smallest_sets(look_, "cut", baseline, 0.1), side[:20].sum(1).float())
     right = judge_gap(look_, "cut", side[:20], baseline, 0.1)
-    assert right == {"gap": 0.0, "oracle_size": 4.5}
+    assert right == {"gap": 0.0, "gap_feasible": 1.0, "oracle_size": 4.5}
     assert judge_gap(look_, "cut", torch.ones(20, 9, dtype=torch.bool), baseline, 0.1)["gap"] == 4.5
     assert judge_prediction(look_, "cut", side[:20], baseline, 0.1)["feasible"] == 1.0
     wrong = judge_prediction(look_, "cut", ~side[:20], baseline, 0.1)  # right only where nothing had to be kept
     assert wrong["feasible"] == wrong["agreement"] == pytest.approx(0.1)
+    assert judge_gap(look_, "cut", ~side[:20], baseline, 0.1)["gap_feasible"] == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize("truth", [RED, ~RED])

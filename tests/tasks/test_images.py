@@ -37,8 +37,9 @@ def test_every_origin_gives_the_same_pixels(tmp_path):
     Image.fromarray(array).save(tmp_path / "noise.png")
     image, path = Image.fromarray(array), tmp_path / "noise.png"
     examples = [array, torch.from_numpy(array).permute(2, 0, 1), image, path, str(path), {"image": image}, (image, 7)]
+    examples += [{"image": {"bytes": path.read_bytes(), "path": "lost.png"}}, {"image": {"bytes": None, "path": path}}]
     pixels = make_task(examples).collate(examples).inputs["pixel_values"]
-    assert pixels.shape == (7, 3, 8, 12) and all(torch.equal(row, pixels[0]) for row in pixels)
+    assert pixels.shape == (9, 3, 8, 12) and all(torch.equal(row, pixels[0]) for row in pixels)
     assert torch.equal(pixels[0], PLAIN(images=[image])["pixel_values"][0])
 
 

@@ -88,7 +88,7 @@ def test_what_is_no_picture_is_refused():
         open_picture(np.zeros((2, 2)))
     with pytest.raises(DataError, match=r"an image must be a file, .*, got int.*column"):
         open_picture(3)
-    with pytest.raises(DataError, match=r"mode 'F' holds numbers of any size"):
+    with pytest.raises(DataError, match=r"an image has mode 'F', numbers of any size"):
         open_picture(Image.new("F", (2, 2)))
 
 
@@ -110,6 +110,27 @@ def test_a_file_that_is_not_there_or_broken_is_named(tmp_path):
     (tmp_path / "text.png").write_text("this is no picture")
     with pytest.raises(DataError, match=r"text.png' cannot be read as a picture"):
         open_picture(str(tmp_path / "text.png"))
+
+
+def test_a_picture_opened_by_others_is_named_when_it_turns_out_to_be_broken(tmp_path):
+    save_noise(tmp_path / "cut.png")
+    whole = (tmp_path / "cut.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    said = r"cut.png' cannot be read as a picture \(.*truncated.*\): replace it"
+    with Image.open(tmp_path / "cut.png") as lazy, pytest.raises(DataError, match=said):
+        open_picture(lazy)
+
+
+def test_numbers_without_a_range_are_refused_by_name(tmp_path):
+    Image.new("F", (2, 2)).save(tmp_path / "heights.tif")
+    with pytest.raises(DataError, match=r"heights.tif' has mode 'F', numbers of any size.*0 to 255"):
+        open_picture(tmp_path / "heights.tif")
+
+
+@pytest.mark.parametrize("source", [np.zeros((0, 5, 3), np.uint8), torch.zeros(3, 5, 0, dtype=torch.uint8)])
+def test_an_image_without_a_pixel_is_refused(source):
+    with pytest.raises(DataError, match=r"an image of shape \(.*0.*\) has no pixels: leave it out"):
+        open_picture(source)
 
 
 def save_noise(path, **settings):

@@ -1,5 +1,6 @@
 """Calibration: shift the votes of a depth until its thresholded masks just hold the margin."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from diffmask.errors import SettingError
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.objective.objective import Objective, ObjectiveConfig
-from diffmask.training.calibrate import ROUNDS, calibrate
+from diffmask.training.calibrate import NEAR, calibrate
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.validate import DepthScore, validate
@@ -37,7 +38,21 @@ def test_a_depth_that_holds_stays_and_one_that_breaks_is_shifted_as_little_as_ho
     shift = probe.shift.tolist()
     assert shift[0] == 0
     for found, least in zip(shift[1:], needed[1:], strict=True):
-        assert least <= found <= least + 18 / 2**ROUNDS
+        assert least <= found <= least + NEAR
+
+
+def test_where_the_divergence_falls_smoothly_few_looks_are_enough():
+    probe, looks = small_probe(), []
+
+    def scores():
+        looks.append(1)
+        return [DepthScore(d, 0, 0, 0.4 * math.exp(-s / (d + 1)), 1) for d, s in enumerate(probe.shift.tolist())]
+
+    calibrate(probe, scores, margin=0.1, undecided=0)
+    expected = [(d + 1) * math.log(4) for d in range(3)]
+    assert len(looks) <= 8
+    for found, least in zip(probe.shift.tolist(), expected, strict=True):
+        assert least <= found <= least + 4 * NEAR
 
 
 def test_a_depth_that_nothing_helps_is_opened_altogether():
@@ -50,9 +65,9 @@ def test_where_there_is_room_undecided_units_may_be_dropped_and_no_others():
     probe, needed = small_probe(), [-1.5, -5.0, 3.3]
     calibrate(probe, scores_when(probe, needed), margin=0.1, undecided=2.0)
     shift = probe.shift.tolist()
-    assert -1.5 <= shift[0] <= -1.5 + 20 / 2**ROUNDS
+    assert -1.5 <= shift[0] <= -1.5 + NEAR
     assert shift[1] == -2
-    assert 3.3 <= shift[2] <= 3.3 + 20 / 2**ROUNDS
+    assert 3.3 <= shift[2] <= 3.3 + NEAR
 
 
 def test_undecided_is_a_size():
@@ -95,7 +110,7 @@ def test_a_model_is_measured_again_until_its_masks_hold_the_margin():
     after = scores()
     assert after[2].divergence <= 0.1 and after[2].kept > before[2].kept
     assert probe.shift[:2].tolist() == [0, 0] and probe.shift[2] > 0
-    probe.shift[2] -= 1.01 * 18 / 2**ROUNDS
+    probe.shift[2] -= 1.01 * NEAR
     assert scores()[2].divergence > 0.1  # it was the least that holds
 
 

@@ -26,7 +26,7 @@ class KnowsSign(Protocol):
 
 @dataclass(frozen=True)
 class Directed(Signed):
-    """Integrated gradients, gradient × input, KernelSHAP or LIME, ordered from most for to most against."""
+    """Integrated gradients, gradient × input, leave-one-out, KernelSHAP or LIME, from most for to most against."""
 
     method: Method
 

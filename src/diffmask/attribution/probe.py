@@ -1,4 +1,7 @@
-"""A fitted probe's own scores: the probability that a unit is kept, in one forward pass."""
+"""A fitted probe's own scores: the probability that a unit is kept, in one forward pass.
+
+In float64: metrics need a probability, to cut at a half or to share out, and in float32 the surest units would tie.
+"""
 
 from __future__ import annotations
 
@@ -26,4 +29,4 @@ class ProbeScores(Method):
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
         depth = question.depth if self.depth is None else self.depth
-        return self.probe(seen.reading, depth).keep_probability() * question.batch.valid
+        return self.probe(seen.reading, depth).exact_keep_probability() * question.batch.valid

@@ -35,7 +35,7 @@ def prepare(settings: RunConfig, place: Place) -> tuple[Adapter, Task]:
     loaded = load_model(place, kind, dtype)
     if kind != "image":
         tell_padding(loaded, processor)
-    model = adapt(loaded, processor)
+    model = adapt(loaded, processor, interpolate=kind == "image" and settings.task.interpolate)
     described = settings.task.described(labels_of(model.model), model.patch)
     task = make_task(described, processor, train, validation)
     check_fit(model, task)

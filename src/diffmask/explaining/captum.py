@@ -55,7 +55,8 @@ class CaptumProbe:
             seen = look(self.fitted.model, self.fitted.task, batch)
             check_finite(seen.original)
             check_target(seen.original, target)
-            scores = self.fitted.probe(seen.reading, check_depth(self.fitted.probe, self.depth)).keep_probability()
+            votes = self.fitted.probe(seen.reading, check_depth(self.fitted.probe, self.depth))
+            scores = votes.exact_keep_probability()  # in which the surest units do not tie
         return over_positions(batch, scores * batch.valid).to(inputs.device)
 
     def has_convergence_delta(self) -> bool:
@@ -86,14 +87,14 @@ class CaptumProbe:
 
 def quantus_explainer(
     fitted: Fit, depth: int | str = -1, make_batch: MakeBatch | None = None
-) -> Callable[..., NDArray[np.float32]]:
+) -> Callable[..., NDArray[np.float64]]:
     """Return a function to hand to Quantus as `explain_func`: called with a model, inputs and targets, it scores them.
 
     Of its keywords, those that the model takes are passed on, and the rest, such as `device`, left alone.
     """
     probe = CaptumProbe(fitted, depth, make_batch)
 
-    def explain_func(model: Any, inputs: Any, targets: Any = None, **settings: Any) -> NDArray[np.float32]:
+    def explain_func(model: Any, inputs: Any, targets: Any = None, **settings: Any) -> NDArray[np.float64]:
         check_same_model(fitted, model)
         ids = torch.as_tensor(inputs)
         known = {name: settings[name] for name in arguments(fitted.model.model) or USUAL if name in settings}

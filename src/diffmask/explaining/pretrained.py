@@ -86,7 +86,7 @@ def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> t
     base, described = record["base"], record["task"]
     processor = processor if processor is not None else plain_processor(described or {})
     if isinstance(model, nn.Module | Adapter) and (processor is not None or described is None):
-        return _adapted(model, processor, base["sites"]), processor
+        return _adapted(model, processor, base["sites"], described), processor
     if isinstance(model, nn.Module | Adapter):
         raise SettingError("a model that is given needs its tokenizer, or its image processor: pass tokenizer=…")
     if described is None:
@@ -101,7 +101,7 @@ def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> t
     processor = as_described(processor, described["processor"])
     if kind != "image":
         tell_padding(loaded, processor)
-    return _adapted(loaded, processor, base["sites"]), processor
+    return _adapted(loaded, processor, base["sites"], described), processor
 
 
 def _place_of(name: str, base: Mapping[str, Any], model: str | Path | None) -> Place:
@@ -123,13 +123,16 @@ def _beside(place: Place, kind: str, other: str | None) -> Place:
     return fetch(other, None, "tokenizer")
 
 
-def _adapted(model: nn.Module | Adapter, processor: Any, sites: list[str]) -> Adapter:
+def _adapted(
+    model: nn.Module | Adapter, processor: Any, sites: list[str], described: Mapping[str, Any] | None
+) -> Adapter:
     """Find the sites by structure, and by name where others were chosen."""
     if isinstance(model, Adapter):
         check_padding(model.model, processor)
         return model
-    found = adapt(model, processor)
-    return found if list(found.sites.names) == sites else adapt(model, processor, sites=sites)
+    stretch = bool((described or {}).get("settings", {}).get("interpolate", False))
+    found = adapt(model, processor, interpolate=stretch)
+    return found if list(found.sites.names) == sites else adapt(model, processor, sites=sites, interpolate=stretch)
 
 
 def _moved(fitted: Fit, device: torch.device | str | None, dtype: torch.dtype | str | None) -> Fit:

@@ -101,11 +101,11 @@ def fuse(
 @torch.no_grad()
 def fuse_linear(voters: Sequence[LinearVoter], widths: Sequence[int], shared: bool) -> FusedSums:
     """Stack the weights of linear voters, each of which may read a site of another width."""
-    weights = [voter.only.weight[0] * voter.scale for voter in voters]
+    weights = [voter.weights * voter.scale for voter in voters]
     first = [weight[: widths[0]] if depth else 0 * weight for depth, weight in enumerate(weights)]
     return FusedSums(
         means=[voter.mean[-width:] for voter, width in zip(voters, widths, strict=True)],
-        start=torch.cat([voter.only.bias + voter.start for voter in voters]),
+        start=torch.cat([voter.common + voter.start for voter in voters]),
         first=torch.stack(first, dim=1) if shared else None,
         own=[weight[-width:] for weight, width in zip(weights, widths, strict=True)],
     )

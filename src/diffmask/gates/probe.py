@@ -223,7 +223,7 @@ class Probe(nn.Module, ABC):
         """Tell each voter what is usual at the sites it reads."""
         for depth in range(self.depth_count):
             mean, std = (torch.cat([stats[i] for i in self.reads(depth)]) for stats in (means, stds))
-            self.voter(depth).standardise(mean, std)
+            cast(StandardVoter, self.voters[depth]).standardise(mean, std)  # or a ranker, which is told the same
 
     def _input(self, reading: Mapping[str, Tensor], depth: int) -> Float[Tensor, "batch unit inputs"]:
         return torch.cat([reading[self.site_names[i]].float() for i in self.reads(depth)], dim=-1)

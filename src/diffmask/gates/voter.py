@@ -81,16 +81,24 @@ class LinearVoter(StandardVoter):
 
     def __init__(self, inputs: int, start: float) -> None:
         super().__init__(inputs, start)
-        self.only = nn.Linear(inputs, 1)
-        self.restart()
+        self.weights, self.level = nn.Parameter(torch.zeros(inputs)), nn.Parameter(torch.zeros(1))
 
     def restart(self, generator: torch.Generator | None = None) -> None:
         """Vote `start` for every unit again."""
-        nn.init.zeros_(self.only.weight)
-        nn.init.zeros_(self.only.bias)
+        nn.init.zeros_(self.weights)
+        nn.init.zeros_(self.level)
+
+    @property
+    def common(self) -> Float[Tensor, " one"]:
+        """What is said of every unit alike.
+
+        Adam moves each weight by the same little. Standardised states are 0 on average, so that one alone would have to
+        open or close all gates; it goes as far as the others do together.
+        """
+        return math.sqrt(len(self.weights)) * self.level
 
     def weigh(self, usual: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch one"]:
-        return self.only(usual)
+        return (usual @ self.weights).unsqueeze(-1) + self.common
 
 
 def ask(voters: Sequence[nn.Module], states: Sequence[Tensor]) -> list[Float[Tensor, " *batch"]]:

@@ -67,6 +67,10 @@ class Votes:
     def keep_probability(self) -> Float[Tensor, "*depth batch unit"]:
         return self.log_keep().exp()
 
+    def exact_keep_probability(self) -> Float[Tensor, "*depth batch unit"]:
+        """Return it in float64, where units that are kept or dropped almost surely stay in the order of `log_keep`."""
+        return self.log_keep().double().exp()
+
     def hard_keep(self) -> Bool[Tensor, "*depth batch unit"]:
         """Keep a unit that is more likely kept than not: the mask without noise."""
         return kept(self.log_keep())

@@ -16,7 +16,7 @@ from .fingerprint import fingerprint_of
 from .running import begin_answer, differentiable_recurrence, no_fast_path, recomputed
 from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, input_part, position_count
-from .vision import PIXELS, projection_of
+from .vision import PIXELS, naming_images, projection_of
 
 
 class Adapter:
@@ -36,10 +36,11 @@ class Adapter:
         inputs = begin_answer(self.model, batch.inputs)
         if PIXELS in inputs:  # not every model casts them to what it computes in
             inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
-        if self.precision is None:
-            return self.model(**inputs)
-        with torch.autocast(self.device.type, self.precision):
-            return self.model(**inputs)
+        with naming_images(self.model, inputs):
+            if self.precision is None:
+                return self.model(**inputs)
+            with torch.autocast(self.device.type, self.precision):
+                return self.model(**inputs)
 
     @property
     def device(self) -> torch.device:

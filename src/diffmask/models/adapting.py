@@ -15,7 +15,7 @@ from ..types import Batch
 from .adapter import Adapter
 from .sites import Site
 from .structure import blocks_beside, check_time_last, find_sites, in_order_of_calls, named_site
-from .vision import PIXELS, any_image, check_image, laid_out, projection_of
+from .vision import any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,12 @@ SAME_VOCABULARY = 0.9  # models round their vocabulary up; a much smaller tokeni
 
 
 def adapt(
-    model: nn.Module, processor: Any = None, *, sites: Sequence[Site | str] | None = None, example: Batch | None = None
+    model: nn.Module,
+    processor: Any = None,
+    *,
+    sites: Sequence[Site | str] | None = None,
+    example: Batch | None = None,
+    interpolate: bool = False,
 ) -> Adapter:
     """Find the sites of `model` by structure, or take them by hand.
 
@@ -34,7 +39,8 @@ def adapt(
 
     A string names a module, with ":input" for what goes into it. A `processor`, a tokenizer or what prepares images, is
     checked to fit the model. With it, or with an `example`, the model is run once, and modules that it calls several
-    times in one pass get a site per call. A vision model is run on an image anyway, to see where its patches stand.
+    times in one pass get a site per call. A vision model is run on an image anyway, to see where its patches stand;
+    `interpolate` lets it stretch its positions to the images of the processor, as `ImageClassification` takes it too.
     """
     if not isinstance(model, nn.Module):
         raise SiteError(f"adapt takes a PyTorch module, got {type(model).__name__}: load the model first")
@@ -46,7 +52,8 @@ def adapt(
     check_time_last(found)
     adapter = Adapter(model, found, blocks_beside(model, found))
     if projection_of(model) is not None:
-        return _adapt_to_images(adapter, processor, example, found_by_structure=sites is None)
+        made = any_image(model, processor, interpolate) if processor is not None else None
+        return _adapt_to_images(adapter, made, example, found_by_structure=sites is None)
     adapter.processor = processor
     if processor is not None:
         check_kind(processor)
@@ -63,24 +70,28 @@ def adapt(
     return adapter
 
 
-def _adapt_to_images(adapter: Adapter, processor: Any, example: Batch | None, found_by_structure: bool) -> Adapter:
-    """Tell the sites of a vision model where their patches stand, and check that a processor fits."""
-    model, conv = adapter.model, projection_of(adapter.model)
-    assert conv is not None  # whoever calls has seen it
-    image = any_image(model, conv, processor)
-    example = example or image
-    if example is None and found_by_structure:
+def _adapt_to_images(adapter: Adapter, made: Batch | None, example: Batch | None, found_by_structure: bool) -> Adapter:
+    """Tell the sites of a vision model where their patches stand, and check that the image a processor made fits.
+
+    The model is looked at with an image of its own size first: one that cannot be explained is refused for that, not
+    for its processor.
+    """
+    model = adapter.model
+    example = example or any_image(model)
+    if example is None and made is None and found_by_structure:
         raise SiteError(
             f"{type(model).__name__} does not say how large its images are: give one, adapt(model, example=batch)"
         )
-    if example is None:
+    if not (given := [batch.to(adapter.device) for batch in (example, made) if batch is not None]):
         return adapter
-    example = example.to(adapter.device)
+    first, *others = given
     with torch.no_grad(), adapter.frozen():
-        if processor is not None and image is not None:
-            check_image(model, conv, image.inputs[PIXELS], lambda: adapter(image.to(adapter.device)))
-        sites = in_order_of_calls(adapter.sites, lambda: adapter(example))
-        sites = laid_out(model, sites, found_by_structure, lambda: adapter(example))
+        if example is None:
+            check_image(model, first, adapter)
+        sites = in_order_of_calls(adapter.sites, lambda: adapter(first))
+        sites = laid_out(model, sites, found_by_structure, lambda: adapter(first))
+        for image in others:
+            check_image(model, image, adapter)
     return Adapter(model, sites, blocks_beside(model, sites))
 
 

@@ -7,9 +7,9 @@ state: a state has one row per patch at every site, read row by row, and everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from inspect import signature
 from math import prod
 from typing import Any
 
@@ -108,17 +108,27 @@ def _check_prefix(first: Site, entry: Site, states: States, run: Callable[[], An
         )
 
 
-def any_image(model: nn.Module, conv: nn.Conv2d, processor: Any = None) -> Batch | None:
-    """Make a batch of one image of the size the model is made for, if it says which."""
-    config = getattr(model, "config", None)
-    size = getattr(config, "image_size", None) or getattr(getattr(config, "vision_config", None), "image_size", None)
+def any_image(model: nn.Module, processor: Any = None, interpolate: bool = False) -> Batch | None:
+    """Make a batch of one image of the size the model is made for, if it says which, or of what a processor makes."""
+    conv, size = projection_of(model), _own_size(model)
+    assert conv is not None  # whoever calls has seen it
     if size is None and processor is None:
         return None
-    height, width = (size, size) if isinstance(size, int) else size or (64, 64)
-    pixels = torch.rand(conv.in_channels, height, width, generator=torch.Generator().manual_seed(0))
+    pixels = torch.rand(conv.in_channels, *(size or (64, 64)), generator=torch.Generator().manual_seed(0))
     made = pixels.unsqueeze(0) if processor is None else _processed(model, processor, pixels)
     units = prod(length // step for length, step in zip(made.shape[2:], conv.stride, strict=True))
-    return Batch({getattr(model, "main_input_name", PIXELS): made}, torch.ones(1, units, dtype=torch.bool))
+    more = {"interpolate_pos_encoding": True} if interpolate else {}
+    return Batch({getattr(model, "main_input_name", PIXELS): made, **more}, torch.ones(1, units, dtype=torch.bool))
+
+
+def _own_size(model: nn.Module) -> tuple[int, int] | None:
+    """Return the height and width of the images a model is made for, if it says so."""
+    config = getattr(model, "config", None)
+    size = getattr(config, "image_size", None) or getattr(getattr(config, "vision_config", None), "image_size", None)
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    return height, width
 
 
 def _processed(model: nn.Module, processor: Any, pixels: Tensor) -> Tensor:
@@ -133,20 +143,54 @@ def _processed(model: nn.Module, processor: Any, pixels: Tensor) -> Tensor:
         ) from error
 
 
-def check_image(model: nn.Module, conv: nn.Conv2d, pixels: Tensor, run: Callable[[], Any]) -> None:
+def check_image(model: nn.Module, image: Batch, run: Callable[[Batch], Any]) -> None:
     """Refuse pixels that the model cannot take, in the words of somebody who chose a processor."""
-    kind, (channels, *size) = type(model).__name__, pixels.shape[1:]
+    conv = projection_of(model)
+    assert conv is not None  # whoever calls has seen it
+    kind, (channels, *size) = type(model).__name__, image.inputs[PIXELS].shape[1:]
     made = f"the processor makes images of {_by(size)} pixels and {channels} channels"
     if channels != conv.in_channels:
         raise ModelError(f"{made}, and {kind} takes {conv.in_channels} channels: load the model's own processor")
     if any(length % step for length, step in zip(size, conv.stride, strict=True)):
         raise ModelError(f"{made}, which {kind} cannot cut into patches of {_by(conv.stride)}: load its own processor")
     try:
-        run()
+        run(image)
+    except (ValueError, RuntimeError, TypeError, ModelError) as error:
+        why = error.__cause__ or error
+        raise ModelError(f"{made}, and {kind} refuses them ({why}): {_other_images(model)}") from error
+
+
+@contextmanager
+def naming_images(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]:
+    """Say which images a model was given when it fails on others than its own."""
+    try:
+        yield
     except (ValueError, RuntimeError) as error:
-        can = "interpolate_pos_encoding" in signature(model.forward).parameters
-        other = ", or adapt(model) alone and ImageClassification(..., interpolate=True)" if can else ""
-        raise ModelError(f"{made}, and {kind} refuses them ({error}): load the model's own processor{other}") from error
+        conv, pixels, own = projection_of(model), inputs.get(PIXELS), _own_size(model)
+        plain = type(error) in (ValueError, RuntimeError)  # not ours, and not the lack of memory
+        if not plain or conv is None or own is None or not isinstance(pixels, Tensor) or pixels.dim() != 4:
+            raise
+        channels, *size = pixels.shape[1:]
+        if (channels, *size) == (conv.in_channels, *own):
+            raise
+        same = channels == conv.in_channels
+        raise ModelError(
+            f"{type(model).__name__} takes images of {_by(own)} pixels and {conv.in_channels} channels, and cannot "
+            f"take {_by(size)} and {channels} ({error}): "
+            + (_other_images(model) if same else f"give images of {conv.in_channels} channels")
+        ) from error
+
+
+def _other_images(model: nn.Module) -> str:
+    """Say what to do about images of another size."""
+    advice = "load the model's own processor"
+    if not any(hasattr(module, "interpolate_pos_encoding") for module in model.modules()):
+        return advice
+    return (
+        f"{advice}, or let it stretch its positions to another size, with [task] interpolate = true in the file of "
+        "`diffmask fit --config`, in Python with adapt(model, processor, interpolate=True) and "
+        "ImageClassification(..., interpolate=True)"
+    )
 
 
 def _first_convolution(model: nn.Module) -> nn.Conv2d | None:

@@ -23,7 +23,7 @@ from ..tasks.cifar10 import CLASSES, read_cifar10
 from ..tasks.stored_images import StoredImages
 from .cifar10_curves import FIGURES, LEARNED, all_methods, measure_curves, rank
 from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
-from .cifar10_model import load_cifar10, measure_accuracy, train_cifar10
+from .cifar10_model import load_cifar10, measure_accuracy, patch_of, train_cifar10
 from .cifar10_published import beside_published, published_protocol
 from .cifar10_summary import Areas, rows_of, shown_images, summarise
 from .cifar10_time import computing, explain_cost
@@ -71,7 +71,7 @@ def run(setup: Setup) -> News:
 
 def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> dict[str, Any]:
     """Do everything for one seed; what was finished before a stop is read back."""
-    found = load_data(data, size)
+    found = load_data(data, size, patch_of(encoder))
     task, here = found.task, device()
     directory = work / f"model-{seed}"
     tuned = train_cifar10(encoder, task, found.labels, directory, change(size.tune, {"seed": seed}))
@@ -108,7 +108,7 @@ def find_images(setup: Setup) -> Path:
     return setup.find_data("cifar10")
 
 
-def load_data(directory: Path, size: Size) -> Data:
+def load_data(directory: Path, size: Size, patch: int) -> Data:
     """Put the images where the model computes: those to fit on, those to choose on, and those to measure on."""
     train, test = (read_cifar10(directory, part) for part in ("train", "test"))
     chosen = min(size.train, len(train) - size.validation)
@@ -121,7 +121,7 @@ def load_data(directory: Path, size: Size) -> Data:
         range(chosen),
         apart,
         size=size.pixels,
-        patch=14,
+        patch=patch,
         ask=size.ask,
         labels=CLASSES,
     )

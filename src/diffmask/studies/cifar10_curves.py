@@ -42,9 +42,11 @@ from ..training.step import look
 from ..training.validate import in_batches
 from .cifar10_fits import Size
 
-KEEP_SET, RANKING, LAST, SIGNED_IG = "keep set", "ranking", "keep set, last depth", "integrated-gradients, signed"
+KEEP_SET, RANKING, LAST = "keep set", "ranking", "keep set, last depth"
 REFINED, BRIEFLY, ALONE = "ranking and comparisons", "ranking and a few comparisons", "comparisons alone"
 OURS = (KEEP_SET, RANKING, LAST, REFINED, BRIEFLY, ALONE)
+CHEFER_READ = "chefer, all that is read"  # not the row of [CLS] alone, which is the paper's rule
+DISCARDING, DISCARDING_MAX = "rollout, 0.9 discarded", "rollout, max, 0.9 discarded"
 REPLACEMENTS = ("mean", "zero", "noise")
 LEARNED = "learned baseline"
 FIGURES: tuple[Figure, ...] = ("probability", "log-probability", "negative-kl", "agreement")
@@ -67,7 +69,6 @@ class SetScores(Method):
 
 def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, Method]:
     """List who ranks; those that draw at random do so by the seed."""
-    gradients = IntegratedGradients(size.steps, size.rows // 8)  # with a gradient, a row takes much more memory
     last = ranking.probe.depth_count - 1
     compare = partial(Comparisons, depth=last, batch_size=size.rows, seed=seed)
     return {
@@ -77,15 +78,29 @@ def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, M
         REFINED: compare(ranking.probe, size.samples // 2),  # as many passes as RISE takes
         BRIEFLY: compare(ranking.probe, max(1, size.samples // 20)),
         ALONE: compare(None, size.samples // 2),
-        "grad-cam": GradCam(),
-        "rollout": Rollout(),
-        "chefer": Chefer(),
-        "gradient-input": GradientInput(),
-        "integrated-gradients": gradients,
-        SIGNED_IG: Directed(gradients),
-        "leave-one-out": LeaveOneOut(batch_size=size.rows),
+        **rivals(size),
         "rise": Rise(size.samples, batch_size=size.rows, seed=seed),
         "random": Random(seed=seed),
+    }
+
+
+def rivals(size: Size) -> dict[str, Method]:
+    """List the rivals that draw nothing, in every form that may be the strongest: the best one counts."""
+    # With a gradient, a row takes much more memory.
+    known: dict[str, Method] = {
+        "gradient-input": GradientInput(),
+        "integrated-gradients": IntegratedGradients(size.steps, size.rows // 8),
+        "leave-one-out": LeaveOneOut(batch_size=size.rows),
+    }
+    return {
+        "grad-cam": GradCam(),
+        "rollout": Rollout(),
+        DISCARDING: Rollout(discard=0.9),  # as it was run for the paper's Table 1
+        DISCARDING_MAX: Rollout("max", 0.9),  # as its authors' code is called most
+        "chefer": Chefer(),
+        CHEFER_READ: Chefer("read"),
+        **known,
+        **{f"{name}, signed": Directed(method) for name, method in known.items()},
     }
 
 

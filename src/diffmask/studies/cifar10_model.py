@@ -21,6 +21,7 @@ from ..tasks.cifar10 import CLASSES
 from ..tasks.stored_images import StoredImages
 from ..training.random import NOISE, generator
 from .fine_tune import FineTuneConfig, fine_tune
+from .stretch import stretched
 from .trained import FIGURES
 
 PAD = 4  # pixels by which a picture may move
@@ -57,46 +58,69 @@ def train_cifar10(
 
 def make_classifier(encoder: Path, size: int, seed: int) -> Any:
     """Load a vision transformer with a new head of ten classes, its positions stretched to the size once for all."""
-    from transformers import AutoModelForImageClassification
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # of the new head
-        model = AutoModelForImageClassification.from_pretrained(encoder, num_labels=len(CLASSES), dtype=torch.float32)
-    stretch_positions(model, size)
+        model = stretched(load_encoder(encoder, num_labels=len(CLASSES)), size)
+    adapt_to(model, 1)  # refuses a model that cannot be explained before it is trained
     model.config.id2label = dict(enumerate(CLASSES))
     model.config.label2id = {name: number for number, name in enumerate(CLASSES)}
     return model
 
 
-@torch.no_grad()
-def stretch_positions(model: Any, size: int) -> None:
-    """Give a model the positions of images of another size, as it would stretch them itself at every call."""
-    if model.config.image_size == size:
-        return
-    embeddings: Any = getattr(model.base_model, "embeddings", None)
-    if not hasattr(embeddings, "interpolate_pos_encoding"):
+def load_encoder(place: Path, **settings: Any) -> Any:
+    """Load a model that classifies images, in float32, or say why there is none."""
+    from transformers import AutoModelForImageClassification
+
+    try:
+        return AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32, **settings)
+    except (OSError, ValueError, KeyError) as error:
+        raise _no_encoder(place, error) from error
+
+
+def load_config(place: Path) -> Any:
+    """Read the settings of a model without its weights."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(place)
+    except (OSError, ValueError, KeyError) as error:
+        raise _no_encoder(place, error) from error
+
+
+def _no_encoder(place: Path, error: Exception) -> ModelError:
+    why = str(error).strip().split("\n")[0].rstrip(".")
+    return ModelError(
+        f"{place} is no vision transformer of transformers ({why}): name the directory of one, such as a ViT or "
+        "DINOv2, with --encoder"
+    )
+
+
+def patch_of(place: Path) -> int:
+    """Read the side of a model's patches from its settings: the data are cut before the model is made."""
+    config = load_config(place)
+    found = getattr(getattr(config, "vision_config", config), "patch_size", None)
+    if not isinstance(found, int):
         raise ModelError(
-            f"{type(model).__name__} takes images of {model.config.image_size} pixels and cannot stretch its "
-            f"positions to {size}: use a ViT or DINOv2"
+            f"{config.model_type} in {place} has no square patches (patch_size is {found}): name a ViT or DINOv2 with "
+            "--encoder"
         )
-    count, old = (size // model.config.patch_size) ** 2, embeddings.position_embeddings
-    new = embeddings.interpolate_pos_encoding(old.new_zeros(1, 1 + count, old.shape[-1]), size, size)
-    embeddings.position_embeddings = torch.nn.Parameter(new.clone())
-    embeddings.patch_embeddings.image_size, embeddings.patch_embeddings.num_patches = (size, size), count
-    model.config.image_size = size
+    return found
 
 
 def load_cifar10(directory: Path, device: torch.device, every: int = 1) -> Adapter:
-    """Read a classifier back, in float32; its sites are the patches, what enters the blocks, and every so many blocks.
+    """Read a classifier back, in float32, with the sites that gates read."""
+    return adapt_to(load_encoder(directory).to(device).eval(), every)
 
-    The last block is always among them.
-    """
-    from transformers import AutoModelForImageClassification
 
-    model = AutoModelForImageClassification.from_pretrained(directory, dtype=torch.float32).to(device).eval()
+def adapt_to(model: Any, every: int) -> Adapter:
+    """Read the patches, what enters the blocks, and every so many blocks, the last one always among them."""
     names = adapt(model).sites.names
-    blocks = names[:1:-1][::every][::-1]
-    return adapt(model, sites=[*names[:2], *blocks])
+    if len(names) < 2:
+        raise ModelError(
+            f"{type(model).__name__} merges its patches, so that only '{names[0]}' has a state for each of them, and "
+            "this study reads blocks too: use a ViT or DINOv2"
+        )
+    return adapt(model, sites=[*names[:2], *names[:1:-1][::every][::-1]])
 
 
 class Augmented:

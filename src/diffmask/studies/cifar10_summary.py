@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from statistics import mean, pstdev
+from statistics import mean, median, pstdev
 from typing import Any
 
 import torch
@@ -16,10 +16,21 @@ from ..evaluation.bootstrap import difference_interval, mean_interval
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit
 from ..training.step import look
-from .cifar10_curves import FIGURES, KEEP_SET, OURS, RANKING, REFINED, REPLACEMENTS
+from .cifar10_curves import (
+    CHEFER_READ,
+    DISCARDING,
+    DISCARDING_MAX,
+    FIGURES,
+    KEEP_SET,
+    OURS,
+    RANKING,
+    REFINED,
+    REPLACEMENTS,
+)
 
 Areas = Mapping[tuple[str, str], Float[Tensor, "figure way image"]]  # by method and replacement
-PUBLISHED = ("grad-cam", "rollout", "chefer")  # the rivals of the paper
+# The rivals of the paper, each in every form that was measured.
+PUBLISHED = ("grad-cam", "rollout", DISCARDING, DISCARDING_MAX, "chefer", CHEFER_READ)
 MOST, LEAST = 0, 1
 RESAMPLES = 2000
 PROBABILITY = FIGURES.index("probability")
@@ -94,7 +105,8 @@ def summarise(
             part: mean(seed[part]["three_forward_share"] for seed in seeds) for part in ("keep_set", "ranking")
         },
         "explain_flops": max(seed["cost"][0]["flops"] for seed in seeds),
-        "explain_time": {str(c["images"]): c["time"] for c in seeds[0]["cost"]},
+        "explain_time": times_of(seeds, median),
+        "explain_time_spread": times_of(seeds, pstdev),
         **columns,
         "seed_spread": {column: _spread(areas, column) for column in COLUMNS},
         "first": {
@@ -106,6 +118,12 @@ def summarise(
         "refined": {column: first(areas, REFINED, column) for column in COLUMNS},
         "published_protocol": dict(protocol),
     }
+
+
+def times_of(seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float]) -> dict[str, float]:
+    """Reduce what an explanation took over the seeds, by the number of images explained together."""
+    found = [{str(cost["images"]): cost["time"] for cost in seed["cost"]} for seed in seeds]
+    return {count: reduce([times[count] for times in found]) for count in found[0]}
 
 
 def _by_method(areas: Sequence[Areas], column: str) -> dict[str, list[float]]:
@@ -139,7 +157,7 @@ def first(areas: Sequence[Areas], ours: str, column: str, rivals: Sequence[str] 
         name: better * torch.stack(pooled(areas, name, REPLACEMENTS, PROBABILITY, column)).mean(0)
         for name in methods_of(areas[0])
     }
-    rivals = rivals or [name for name in figures if name not in OURS]
+    rivals = [name for name in rivals or figures if name in figures and name not in OURS]
     rival = max(rivals, key=lambda name: float(figures[name].mean()))
     gap = difference_interval(figures[ours], figures[rival])
     mine, theirs = mean_interval(figures[ours]), mean_interval(figures[rival])

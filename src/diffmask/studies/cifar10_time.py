@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 import torch
@@ -35,12 +36,13 @@ class Timing:
     """How long a fit took, and the least that its passes alone would take, were every one a plain forward pass.
 
     A step looks once and runs every mask forward and back; back costs as much as forward, as no weight has a gradient.
+    A share above 1 says that the GPU was busier with other jobs while the passes were timed than while the fit ran.
     """
 
     fit_seconds: float
     images: int  # as often as they were seen
     masks: int  # of each of them
-    forward_seconds: float  # of one image in a batch of the fit
+    forward_seconds: float  # of one image among as many as a step masks in one pass
 
     @property
     def floor_share(self) -> float:
@@ -60,22 +62,19 @@ def timed(
     model: Adapter, task: StoredImages, batch_size: int, images: int, masks: int, make: Callable[[], Any]
 ) -> tuple[Any, dict[str, float]]:
     """Make a fit, and say how long that took beside the passes it is made of."""
-    forward = forward_seconds(model, task, batch_size)
-    began = clock(model.device)
-    made = make()
-    return made, Timing(clock(model.device) - began, images, masks, forward).describe()
+    rows = batch_size * masks  # masks of a step share a pass, in which an image takes less time than in a small one
+    before, began = forward_seconds(model, task, rows), clock(model.device)
+    made, taken = make(), clock(model.device) - began
+    forward = min(before, forward_seconds(model, task, rows))
+    return made, Timing(taken, images, masks, forward).describe()
 
 
 @torch.no_grad()
-def forward_seconds(model: Adapter, task: StoredImages, batch_size: int) -> float:
-    """Time a plain forward pass of a batch and return the seconds per image."""
-    batch = task.collate(task.train[:batch_size])
+def forward_seconds(model: Adapter, task: StoredImages, rows: int) -> float:
+    """Time plain forward passes of so many images and return the seconds per image of the fastest."""
+    batch = task.collate(task.train[:rows])
     with model.frozen():
-        for number in range(WARM + TIMED):
-            if number == WARM:
-                began = clock(model.device)
-            task.read(model(batch), batch)
-        return (clock(model.device) - began) / TIMED / len(batch)
+        return min(_seconds(lambda: task.read(model(batch), batch), model.device)) / len(batch)
 
 
 def clock(device: torch.device) -> float:
@@ -109,7 +108,7 @@ def explain_cost(fitted: Fit, ranking: Fit, batch_size: int) -> dict[str, float]
         for name, run in {"plain": plain, "explained": explained, "both": both}.items():
             with FlopCounterMode(display=False) as counter:
                 run()
-            counts[name], seconds[name] = counter.get_total_flops(), _median_seconds(run, model.device)
+            counts[name], seconds[name] = counter.get_total_flops(), median(_seconds(run, model.device))
     return {
         "images": len(batch),
         "flops": counts["explained"] / counts["plain"],
@@ -120,10 +119,11 @@ def explain_cost(fitted: Fit, ranking: Fit, batch_size: int) -> dict[str, float]
     }
 
 
-def _median_seconds(run: Callable[[], None], device: torch.device) -> float:
+def _seconds(run: Callable[[], Any], device: torch.device) -> list[float]:
+    """Time something again and again, once it is warm."""
     taken = []
     for _ in range(WARM + TIMED):
         began = clock(device)
         run()
         taken.append(clock(device) - began)
-    return sorted(taken[WARM:])[TIMED // 2]
+    return taken[WARM:]

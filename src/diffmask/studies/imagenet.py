@@ -23,6 +23,7 @@ from torch import Tensor
 from ..attribution.method import Method
 from ..errors import DataError, ModelError
 from ..models.adapter import Adapter
+from ..models.hub import fetch
 from ..settings import change
 from ..tasks.pictures import open_picture, picture_folder
 from ..tasks.stored_images import StoredImages
@@ -30,10 +31,10 @@ from ..training.fit import Fit, fit
 from ..training.random import NOISE, generator
 from .cifar10_curves import KEEP_SET, RANKING, all_methods, rank
 from .cifar10_fits import FULL, SMALL, Size, at_the_ends
-from .cifar10_model import measure_accuracy
+from .cifar10_model import adapt_to, measure_accuracy
 from .cifar10_summary import shown_images
 from .cifar10_time import computing
-from .imagenet_model import adapt_to, labels_of, load_classifier, normalisation, train_head
+from .imagenet_model import labels_of, load_classifier, normalisation, train_head
 from .result import write_result
 from .setup import News, Setup
 from .trained import device
@@ -87,10 +88,11 @@ def run(setup: Setup) -> News:
     shape = FEW if setup.small else LARGE if device().type == "cuda" else MODEST
     yield 1
     paths = picture_folder(setup.data)[: 4 if setup.small else None]
-    classifier, own = load_classifier(setup.encoder, len(paths), shape.pixels)
+    encoder = fetch(setup.encoder).path
+    classifier, own = load_classifier(encoder, len(paths), shape.pixels)
     model = adapt_to(classifier, shape.size.every)
     names = [name_of(path) for path in paths]
-    task, views = make_task(model, paths, shape, setup.encoder, labels_of(classifier) if own else names)
+    task, views = make_task(model, paths, shape, encoder, labels_of(classifier) if own else names)
     labels = torch.arange(len(task.images), device=task.images.device) % len(paths)
     if not own:
         train_head(classifier, task, labels)
@@ -136,14 +138,14 @@ def rank_all(
 
 
 def make_task(
-    model: Adapter, paths: Sequence[Path], shape: Shape, name: Path, labels: Sequence[str]
+    model: Adapter, paths: Sequence[Path], shape: Shape, encoder: Path, labels: Sequence[str]
 ) -> tuple[StoredImages, range]:
     """Cut crops out of all pictures to fit on, a few to choose on, and put the whole pictures behind them."""
     whole = torch.stack([square(path) for path in paths])
     crops = torch.cat([crop(whole, number) for number in range(shape.crops)])
     images, apart = torch.cat([crops, whole]).to(device()), len(crops) - len(paths)  # the last crop of each
     assert model.patch is not None  # adapt has found patches
-    mean, std = normalisation(name)
+    mean, std = normalisation(encoder)
     task = StoredImages(
         images,
         range(apart),

@@ -13,26 +13,21 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from ..errors import ModelError
-from ..models.adapter import Adapter
-from ..models.adapting import adapt
 from ..tasks.stored_images import MEAN, STD, StoredImages
-from .cifar10_model import stretch_positions
+from .cifar10_model import load_config, load_encoder
+from .stretch import stretched
 from .trained import device
 
 HEAD_STEPS, HEAD_RATE, HEAD_DECAY = 200, 1e-2, 1e-2
 
 
-def load_classifier(name: Path, pictures: int, pixels: int) -> tuple[Any, bool]:
+def load_classifier(place: Path, pictures: int, pixels: int) -> tuple[Any, bool]:
     """Load a model for images of a size, and say whether it has a head of its own."""
-    from transformers import AutoConfig, AutoModelForImageClassification
-
-    kinds = AutoConfig.from_pretrained(str(name)).architectures or []
+    kinds = load_config(place).architectures or []
     own = any(kind.endswith("ForImageClassification") for kind in kinds)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # of a new head
-        more = {} if own else {"num_labels": pictures}
-        model = AutoModelForImageClassification.from_pretrained(str(name), dtype=torch.float32, **more)
-    stretch_positions(model, pixels)
+        model = stretched(load_encoder(place, **({} if own else {"num_labels": pictures})), pixels)
     return model.to(device()).eval(), own
 
 
@@ -40,12 +35,6 @@ def labels_of(model: Any) -> list[str]:
     """List the labels of a classifier in the order of its logits."""
     known = model.config.id2label
     return [known[number] for number in sorted(known)]
-
-
-def adapt_to(model: Any, every: int) -> Adapter:
-    """Read the patches, what enters the blocks, and every so many blocks, the last one always among them."""
-    names = adapt(model).sites.names
-    return adapt(model, sites=[*names[:2], *names[:1:-1][::every][::-1]])
 
 
 def train_head(model: Any, task: StoredImages, labels: Int64[Tensor, " image"]) -> None:
@@ -75,11 +64,8 @@ def features_of(model: Any, task: StoredImages, examples: Sequence[int]) -> Floa
     return found
 
 
-def normalisation(name: Path) -> tuple[Sequence[float], Sequence[float]]:
-    """Return the mean and spread of the channels a model was trained with, where its directory or the Hub says so."""
-    from transformers.utils.hub import cached_file
-
-    quiet = {f"_raise_exceptions_for_{trouble}": False for trouble in ("missing_entries", "connection_errors")}
-    found = cached_file(str(name), "preprocessor_config.json", **quiet)
-    said = json.loads(Path(found).read_text()) if found else {}
+def normalisation(place: Path) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the mean and spread of the channels a model was trained with, where its directory says so."""
+    found = place / "preprocessor_config.json"
+    said = json.loads(found.read_text()) if found.is_file() else {}
     return said.get("image_mean", MEAN), said.get("image_std", STD)

@@ -103,11 +103,15 @@ def smallest_sets(seen: Look, site_name: str, baseline: Tensor, margin: float) -
 def judge_gap(
     seen: Look, site_name: str, keep: Bool[Tensor, "image unit"], baseline: Tensor, margin: float
 ) -> dict[str, float]:
-    """Compare the masks that hold with the smallest sets that do."""
+    """Compare the masks that hold with the smallest sets that do.
+
+    A mask that does not hold has failed and has no gap: `gap_feasible` says which share of the masks the gap is of.
+    """
     held = divergence(seen.original, seen.masked_at(site_name, keep, baseline)) <= margin
     best = smallest_sets(seen, site_name, baseline, margin)
     more = (keep.sum(1) - best)[held]
-    return {"gap": float(more.mean()) if len(more) else float("nan"), "oracle_size": float(best.mean())}
+    gap = float(more.mean()) if len(more) else float("nan")
+    return {"gap": gap, "gap_feasible": float(held.float().mean()), "oracle_size": float(best.mean())}
 
 
 @torch.no_grad()

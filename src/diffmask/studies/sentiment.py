@@ -56,7 +56,7 @@ class Job:
 class Size:
     """How much is trained and measured; the small one shows that everything runs."""
 
-    epochs: int = 2
+    epochs: int = 1
     input_steps: int = 250
     hidden_steps: int = 300
     input_members: int = 3
@@ -92,7 +92,8 @@ def run(setup: Setup) -> News:
     check_first(main)
     stability = {kind: study.spread([job for job in main if job.kind == kind]) for kind in KINDS}
     more = {
-        "margins": MARGINS,
+        "margins": sorted({row["margin"] for row in rows}),
+        "unfinished": [job.name for number, job in enumerate(jobs) if number not in done],
         "made_with": made_with(work, sorted(done)),
         "fine_tuned": found,
         "stability": stability,
@@ -192,6 +193,7 @@ def depth_rows(fitted: Fit, probed: Probed, certified: Certified, labels: Tensor
             "certified_divergence": float(certified.divergence[depth].mean()),
             "certified_agreement": float((certified.decided["label"][depth] == original).float().mean()),
             "certified_f1": macro_f1(certified.decided["label"][depth], labels),
+            "certified_accuracy": accuracy(certified.decided["label"][depth], labels),
             **same,
         }
         for depth, name in enumerate(fitted.probe.site_names)

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from ..attribution.attention import Attention
+from ..attribution.bottleneck import Bottleneck
 from ..attribution.gradient_input import GradientInput
+from ..attribution.guan import Guan
 from ..attribution.integrated_gradients import IntegratedGradients
 from ..attribution.leave_one_out import LeaveOneOut
 from ..attribution.method import Method, Question
@@ -103,6 +105,8 @@ def methods() -> dict[str, Method]:
         "gradient × input": GradientInput(),
         "integrated gradients": IntegratedGradients(),
         "leave one out": LeaveOneOut(),
+        "Schulz et al.": Bottleneck(),
+        "Guan et al.": Guan(),
         "attention": Attention(),
         "DiffMask per example": PerExample(ObjectiveConfig(), search),
     }

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..types import Batch, Categorical, Prediction
-from .pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder
+from .pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
 from .task import Task
 
 HALF = (0.5, 0.5, 0.5)
@@ -157,7 +157,7 @@ class ImageClassification(Task):
             if self.column not in example:
                 known = ", ".join(map(str, example))
                 raise DataError(f"a row has no column '{self.column}', only {known}: name it with column='…'")
-            return example[self.column]
+            return undecoded(example[self.column])
         return example[0] if isinstance(example, tuple) else example
 
     def _sized(self, pixels: Tensor, image: Any) -> Tensor:

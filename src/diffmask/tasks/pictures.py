@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ MOST_PIXELS = 64_000_000  # a phone's largest photograph; decoded, it takes 200 
 SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # of bytes, which may come from anyone
 NAMED = 10  # of the files that are skipped, as many are named
+BROKEN = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError)  # what decoders raise
 DEEP_GREYS = ("I;16", "I;16L", "I;16B", "I;16N")  # 16 bits a pixel, which Pillow would cut off at 255
 
 
@@ -46,11 +48,23 @@ def open_picture(source: Any, channels: int = 3, most: int = MOST_PIXELS) -> Ima
             f"an image must be a file, a PIL image, an array or a tensor, got {type(source).__name__}: "
             "of a data set's rows, name the column that holds it with column='…'"
         )
-    _check_size(source, "an image", most)
-    return plain(source, channels)
+    file = getattr(source, "filename", "")  # of what was opened from one
+    name = f"'{file}'" if file else "an image"
+    _check_size(source, name, most)
+    try:
+        return plain(source, channels, name)  # which decodes what was only opened
+    except BROKEN as error:
+        raise _unreadable(name, error) from error
 
 
-def plain(image: Image, channels: int) -> Image:
+def undecoded(value: Any) -> Any:
+    """Return the bytes or the path of an image as data sets store it; anything else as it is."""
+    if not isinstance(value, Mapping):
+        return value
+    return value.get("path") if value.get("bytes") is None else value["bytes"]
+
+
+def plain(image: Image, channels: int, name: str) -> Image:
     """Turn a picture upright, lay it on white and convert it to grey or to red, green and blue."""
     from PIL import Image, ImageOps
 
@@ -59,7 +73,7 @@ def plain(image: Image, channels: int) -> Image:
         image = Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
     if image.mode in ("I", "F"):
         raise DataError(
-            f"a picture of mode '{image.mode}' holds numbers of any size, not shades: scale it to bytes first, 0 to 255"
+            f"{name} has mode '{image.mode}', numbers of any size and no shades: scale it to bytes first, 0 to 255"
         )
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -109,23 +123,27 @@ def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = Fal
                 if quick:
                     image.draft("RGB", (1, 1))  # a JPEG is read whole and unpacked at an eighth of its size
                 image.load()
-                return plain(image, channels)
+                return plain(image, channels, name)
     except FileNotFoundError:
         raise DataError(f"there is no picture {name}: give the path of one") from None
     except Image.DecompressionBombError as error:
         raise DataError(f"{name} is too large to be decoded ({error}): make it smaller first") from error
-    except (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError) as error:
+    except BROKEN as error:
         if isinstance(error, UnidentifiedImageError) and formats:
             known = ", ".join(FORMATS)
             raise DataError(f"{name} cannot be read: its bytes are none of {known}; save it as PNG") from None
-        raise DataError(f"{name} cannot be read as a picture ({error}): replace it or leave it out") from error
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> DataError:
+    return DataError(f"{name} cannot be read as a picture ({error}): replace it or leave it out")
 
 
 def _check_size(image: Image, name: str, most: int) -> None:
     if image.width * image.height > most:
         raise DataError(
             f"{name} has {image.width}×{image.height} pixels, more than the {most:,} that are decoded: make it smaller "
-            "first, or allow more with most_pixels"
+            "first, or, in Python, allow more with most_pixels=…"
         )
 
 
@@ -137,6 +155,8 @@ def _from_array(pixels: Any) -> Image:
             f"an image of {pixels.dtype} and shape {pixels.shape} is not understood: give bytes (height, width, "
             "channel), or what the model takes as a tensor of floats (channel, height, width)"
         )
+    if not pixels.size:
+        raise DataError(f"an image of shape {pixels.shape} has no pixels: leave it out")
     return Image.fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
 
 

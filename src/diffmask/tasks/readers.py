@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from ..errors import DataError, DiffMaskError, SettingError
 from .images import Examples
 from .labelled import read_rows
-from .pictures import SUFFIXES, picture_folder
+from .pictures import SUFFIXES, picture_folder, undecoded
 from .tables import KINDS, TAKES, Row, check_columns, kind_of
 
 SOURCES = f"{TAKES}, or a data set of the Hub"
@@ -70,8 +70,7 @@ def read_images(source: str | Path, column: str = "image") -> Sequence[Any]:
 
 def image_of(value: Any, beside: Path) -> Any:
     """Return an image of a table: its bytes, or a path, which is relative to the table."""
-    if isinstance(value, dict):  # as data sets write them into Parquet
-        value = value.get("path") if value.get("bytes") is None else value["bytes"]
+    value = undecoded(value)
     return beside / value if isinstance(value, str) else value
 
 
