@@ -13,9 +13,11 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     GPT2Config,
+    GPT2ForSequenceClassification,
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    LlamaForSequenceClassification,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
@@ -35,7 +37,8 @@ SIZES = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-
+GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "vocab_size": len(PIECES), "initializer_range": 0.4}
+GPT2 |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 BART = {"layers": 2, "attention_heads": 2, "ffn_dim": 24}
 
 
@@ -61,9 +64,16 @@ def make_model(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
         return BertForSequenceClassification(BertConfig(**{**SIZES, "num_labels": 3, **changes})).eval()
     if kind == "llama":
         return LlamaForCausalLM(LlamaConfig(**{**SIZES, "num_key_value_heads": 2, **changes})).eval()
-    gpt2 = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24, "bos_token_id": 1, "eos_token_id": 2}
-    config = GPT2Config(vocab_size=len(PIECES), pad_token_id=0, initializer_range=0.4, **{**gpt2, **changes})
-    return GPT2LMHeadModel(config).eval()
+    return GPT2LMHeadModel(GPT2Config(**{**GPT2, **changes})).eval()
+
+
+def make_causal_classifier(kind: str = "gpt2", **changes: Any) -> Any:
+    """Make a tiny GPT-2 or Llama with three labels, which answers at the last token that is no padding."""
+    torch.manual_seed(0)
+    if kind == "llama":
+        sizes = {**SIZES, "num_key_value_heads": 2, "num_labels": 3}
+        return LlamaForSequenceClassification(LlamaConfig(**{**sizes, **changes})).eval()
+    return GPT2ForSequenceClassification(GPT2Config(**{**GPT2, "num_labels": 3, **changes})).eval()
 
 
 def make_writer(kind: str, seed: int = 0) -> nn.Module:

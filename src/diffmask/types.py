@@ -41,8 +41,17 @@ class Batch:
         if empty:
             raise DataError(
                 f"example {empty[0]} of this batch has no units ({len(empty)} of {len(self.valid)} are empty): "
-                "there is nothing to explain in an empty sequence; filter such examples out of the data"
+                f"{self._why_empty(empty[0])}; filter such examples out of the data"
             )
+
+    def _why_empty(self, row: int) -> str:
+        real = self.inputs.get("attention_mask")
+        if not isinstance(real, Tensor) or not bool(real[row].any()):
+            return "there is nothing to explain in an empty sequence"
+        return (
+            "all there is of it always stays, such as special tokens that are not gated, what is marked to be kept, "
+            "and the last token of a prompt"
+        )
 
     def __len__(self) -> int:
         return len(self.valid)

@@ -31,6 +31,13 @@ def test_json_goes_to_a_file_and_can_be_read_back(tmp_path):
     assert {row["method"] for row in json.loads((tmp_path / "found.json").read_text())["rows"]} == {"probe", "random"}
 
 
+def test_a_text_that_is_too_long_is_refused_if_strict(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["diffmask", "compare", "fine " * 200, "--strict"])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 1 and "tokens and the model takes 128" in capsys.readouterr().err
+
+
 def test_a_depth_that_does_not_exist_is_a_usage_error():
     found = run("--depth", "9")
     assert found.exit_code == 2 and "depth 9 does not exist" in found.output

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from transformers import BertConfig, BertModel
 
 from diffmask.errors import ModelError, StorageError
 from diffmask.models.hub import fetch, hub_name
 from diffmask.models.pretrained import kind_of, labels_of, load_model, load_processor
 from saved_models import WRITERS, save_model
-from tiny_text import make_tokenizer
+from tiny_text import SIZES, make_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,23 @@ def test_a_broken_tokenizer_is_one_sentence(bert, tmp_path):
 
 
 def test_a_model_without_a_head_for_the_task_is_refused(bert):
-    with pytest.raises(ModelError, match="not trained for 'span': it has no weights for qa_outputs"):
+    with pytest.raises(
+        ModelError, match=r"not trained for 'span': it is a BertForSequenceClassification, which does 'classification'"
+    ):
         load_model(fetch(bert), "span")
+
+
+def test_a_model_whose_weights_fit_another_task_by_chance_is_refused(bert, tmp_path):
+    with pytest.raises(ModelError, match="not trained for 'token': it is a BertForSequenceClassification"):
+        load_model(fetch(bert), "token")
+    with pytest.raises(ModelError, match="not trained for 'classification': it is a BertForTokenClassification"):
+        load_model(fetch(save_model(tmp_path, "token")), "classification")
+
+
+def test_a_model_that_does_not_say_what_it_was_trained_for_is_refused_by_the_weights_it_lacks(tmp_path):
+    BertModel(BertConfig(**SIZES)).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="not trained for 'span': it has no weights for qa_outputs"):
+        load_model(fetch(tmp_path), "span")
 
 
 def test_pickles_and_broken_weights_are_refused(tmp_path):

@@ -15,15 +15,28 @@ from transformers import (
     T5Config,
     T5EncoderModel,
     T5ForConditionalGeneration,
+    XLNetConfig,
+    XLNetModel,
 )
 
-from diffmask.errors import ModelError, SiteError
+from diffmask.errors import DataError, ModelError, SiteError
 from diffmask.explaining.explain import explain
-from diffmask.models.adapting import adapt, any_text
-from diffmask.tasks.text import TextClassification
+from diffmask.models.adapting import adapt, any_text, tell_padding
+from diffmask.models.structure import position_count
+from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
-from diffmask.training.fit import fit
-from tiny_text import PIECES, SIZES, TEXTS, Counting, make_model, make_tokenizer
+from diffmask.training.fit import check_fit, fit
+from diffmask.training.saved import load_fit, save_fit
+from tiny_text import (
+    PIECES,
+    SIZES,
+    TEXTS,
+    Counting,
+    make_causal_classifier,
+    make_model,
+    make_tokenizer,
+    make_writer,
+)
 
 
 def test_a_tokenizer_that_fits_is_taken_in_silence(caplog):
@@ -51,6 +64,24 @@ def test_a_tokenizer_with_far_fewer_tokens_is_suspicious(caplog):
     assert "14 tokens, padding 0) may not match BertForSequenceClassification (200 tokens, padding 0)" in caplog.text
 
 
+def test_a_suspicion_is_said_once_for_each_tokenizer(caplog):
+    tokenizer, other = make_tokenizer(), make_tokenizer()
+    model = adapt(make_model("bert", vocab_size=200), tokenizer)
+    check_fit(model, TextClassification(tokenizer, TEXTS, TEXTS))
+    assert caplog.text.count("may not match") == 1
+    check_fit(model, TextClassification(other, TEXTS, TEXTS))
+    assert caplog.text.count("may not match") == 2
+
+
+@pytest.mark.parametrize("thing", [42, object(), len])
+def test_what_is_no_tokenizer_is_refused(thing):
+    wanted = (
+        f"takes a tokenizer after the model, got {type(thing).__name__}: load the one that was saved with the model"
+    )
+    with pytest.raises(ModelError, match=wanted):
+        adapt(make_model("bert"), thing)
+
+
 def test_a_vocabulary_that_was_rounded_up_is_not(caplog):
     with caplog.at_level(logging.WARNING):
         adapt(make_model("bert", vocab_size=len(PIECES) + 1), make_tokenizer())
@@ -61,6 +92,25 @@ def test_a_tokenizer_that_pads_with_another_token_is_suspicious(caplog):
     with caplog.at_level(logging.WARNING):
         adapt(make_model("bert"), make_tokenizer(pad_token="[SEP]"))
     assert "padding 2) may not match" in caplog.text and "padding 0): load its own" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_classifier_that_does_not_know_its_padding_is_refused_with_the_line_that_tells_it(kind):
+    model, tokenizer = make_causal_classifier(kind, pad_token_id=None), make_tokenizer(causal=True)
+    wanted = r"ForSequenceClassification answers at .*: set model\.config\.pad_token_id = tokenizer\.pad_token_id"
+    with pytest.raises(ModelError, match=wanted):
+        adapt(model, tokenizer)
+    with pytest.raises(ModelError, match=wanted):
+        fit(adapt(model), TextClassification(tokenizer, TEXTS, TEXTS))
+    model.config.pad_token_id = tokenizer.pad_token_id
+    assert adapt(model, tokenizer).sites
+
+
+def test_only_a_model_that_looks_for_padding_is_told_what_it_is():
+    bert, gpt2 = make_model("bert", pad_token_id=None), make_causal_classifier(pad_token_id=None)
+    for model in (bert, gpt2):
+        tell_padding(model, make_tokenizer(pad_token="[SEP]"))
+    assert bert.config.pad_token_id is None and gpt2.config.pad_token_id == 2
 
 
 def test_a_model_that_declares_no_vocabulary_is_not_compared(caplog):
@@ -110,9 +160,14 @@ def test_of_embeddings_with_the_same_weights_the_one_that_is_called_is_the_input
     assert adapt(encoder, make_tokenizer(causal=True)).sites.names[0] == "encoder.embed_tokens"
 
 
-@pytest.mark.parametrize(("name", "positions"), [("bert", 24), ("gpt2", 24), ("llama", None)])
-def test_a_model_says_how_many_positions_it_has_learned(name, positions):
+@pytest.mark.parametrize(("name", "positions"), [("bert", 24), ("gpt2", 24), ("llama", 24)])
+def test_a_model_says_how_many_positions_it_takes_learned_or_rotated(name, positions):
     assert adapt(make_model(name)).positions == positions
+
+
+def test_a_model_whose_positions_have_no_end_says_none():
+    assert adapt(make_writer("t5")).positions is None
+    assert position_count(XLNetModel(XLNetConfig(vocab_size=9, d_model=8, n_layer=2, n_head=2, d_inner=8))) is None
 
 
 def test_positions_before_the_first_real_one_do_not_count():
@@ -128,6 +183,20 @@ def test_a_text_longer_than_the_model_is_cut_though_the_tokenizer_knows_no_limit
     with caplog.at_level(logging.WARNING):
         (found,) = explain(fitted, ["a " * 40])
     assert "has 42 tokens and the model takes 24" in caplog.text and len(found.units) == 24
+
+
+def test_so_is_one_for_a_model_that_rotates_positions_also_when_its_probe_is_loaded(caplog, tmp_path):
+    tokenizer = make_tokenizer("left", causal=True, longest=int(1e30))
+    model, prompts = adapt(make_model("llama"), tokenizer), [f"{text} a" for text in TEXTS]
+    fitted = fit(model, NextToken(tokenizer, prompts, prompts), recipe("text", steps=2, ablation_steps=1, batch_size=4))
+    save_fit(fitted, tmp_path / "probe")
+    loaded = load_fit(tmp_path / "probe", model, NextToken(tokenizer, [], []))
+    for probe in (fitted, loaded):
+        caplog.clear()
+        (found,) = explain(probe, ["a " * 40])
+        assert "has 41 tokens and the model takes 24" in caplog.text and len(found.units) == 22
+    with pytest.raises(DataError, match="takes 24"):
+        explain(load_fit(tmp_path / "probe", model, NextToken(tokenizer, [], [], strict=True)), ["a " * 40])
 
 
 def test_the_model_runs_once_on_the_tokenizers_text_or_on_the_example_if_there_is_one():

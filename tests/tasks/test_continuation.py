@@ -119,6 +119,22 @@ def test_own_continuations_are_what_the_model_says_greedily():
         assert same == prompt and text == tokenizer.decode(written, skip_special_tokens=True)
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_a_prompt_that_leaves_no_room_for_what_follows_is_refused(kind):
+    model, tokenizer = make_model(kind), make_tokenizer("left", causal=True, longest=int(1e30))
+    wanted = r"a prompt of {} tokens and its continuation of {} are more than the 24 the model takes: shorten"
+    for given in (model, adapt(model, tokenizer)):
+        for prompt, tokens in (("a fast movie . " * 12, 3), ("a fast movie . " * 5, 9)):
+            with pytest.raises(DataError, match=wanted.format(1 + len(prompt.split()), tokens)):
+                own_continuations(given, tokenizer, [prompt], tokens=tokens)
+
+
+def test_an_adapted_model_continues_as_it_does_itself():
+    model, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
+    prompts = ["a funny movie", "fast ."]
+    assert own_continuations(adapt(model), tokenizer, prompts) == own_continuations(model, tokenizer, prompts)
+
+
 def test_continuations_of_segments_are_explained_by_them():
     llama, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
     prompts = [["a funny movie .", "fast .", Kept("what movie ?")], ["enjoyable .", Kept("what ?")]] * 4

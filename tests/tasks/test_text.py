@@ -17,6 +17,7 @@ from diffmask.errors import DataError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
+from diffmask.tasks.checks import check_choice
 from diffmask.tasks.text import (
     MultiLabelClassification,
     NextToken,
@@ -24,7 +25,6 @@ from diffmask.tasks.text import (
     TextClassification,
     TextRegression,
     TokenClassification,
-    _check_choice,
     at_last_real,
 )
 from diffmask.training.config import recipe
@@ -187,7 +187,12 @@ def test_labels_that_are_not_the_models_are_refused():
 
 def test_a_choice_that_does_not_exist_is_refused():
     with pytest.raises(DataError, match=r"no place to ask named 'third'.*Known: nowhere, first, last"):
-        _check_choice("place to ask", "third", ("nowhere", "first", "last"))  # the type checker complains earlier
+        check_choice("place to ask", "third", ("nowhere", "first", "last"))  # the type checker complains earlier
+
+
+def test_one_word_to_keep_is_still_a_list_of_words():
+    with pytest.raises(DataError, match=r"keep takes a list of words, got the string 'not': write keep=\['not'\]"):
+        make_task(keep="not")
 
 
 def test_what_is_cut_off_is_counted_and_what_was_met_can_be_forgotten():

@@ -133,6 +133,25 @@ def test_what_is_cut_off_is_no_unit(caplog):
     assert "3 of them are cut off and not explained" in caplog.text
 
 
+@pytest.mark.parametrize("kind", [NextToken, TextClassification])
+@pytest.mark.parametrize("longest", [6, 10])
+def test_a_cut_through_a_kept_segment_is_refused(kind, longest):
+    task = make_task(kind, unit="segment", longest=longest)
+    wanted = (
+        rf"has 1[23] tokens and the model takes {longest}: .*; what would be cut off is in a segment that is Kept: sho"
+    )
+    with pytest.raises(DataError, match=wanted):
+        task.collate([["a fast movie .", "a funny .", Kept("what movie ?")]])
+
+
+def test_what_is_cut_may_stand_after_a_kept_segment_or_before_it(caplog):
+    after, before = make_task(unit="segment", longest=8), make_task(unit="segment", longest=8)
+    before.tokenizer.truncation_side = "left"
+    assert after.units([[Kept("what movie ?"), "a fast movie", "fast ."]])[0][1] == "a fast movie"
+    assert before.units([["fast .", "a fast movie", Kept("what movie ?")]])[0][-2] == "a fast movie"
+    assert caplog.text.count("are cut off and not explained") == 2
+
+
 def test_a_word_that_is_cut_in_the_middle_is_what_is_left_of_it():
     place, names = places(make_task(unit="word", longest=4, gate_special=False), "a funny")
     assert place == [-1, 0, 1, -1] and names == ["a", "fun"]
@@ -151,7 +170,7 @@ def test_the_last_token_of_a_causal_text_is_asked_and_never_gated():
 
 def byte_level_tokenizer():
     """Cut a text as GPT-2, Llama 3 and Qwen do: the space before a word is part of its token and of its span."""
-    words = ["<pad>", "The", "Ġcode", "Ġis", "Ġ7", ".", "ĠThe", "Ġsky"]
+    words = ["<pad>", "The", "Ġcode", "Ġis", "Ġ7", ".", "ĠThe", "Ġsky", "Ġ."]
     inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.post_processor = processors.ByteLevel(trim_offsets=False)

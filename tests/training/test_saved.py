@@ -41,7 +41,7 @@ def test_a_probe_of_another_model_is_refused(fitted, tmp_path):
 def test_a_probe_of_other_sites_is_refused(fitted, tmp_path):
     save_fit(fitted, tmp_path / "probe.safetensors")
     model = evidence_model()
-    with pytest.raises(StorageError, match="reads the sites"):
+    with pytest.raises(StorageError, match=r"reads the sites .*: adapt the model with those, adapt\(model, sites="):
         load_fit(tmp_path / "probe.safetensors", Adapter(model.model, model.sites[:2]), evidence_task())
 
 

@@ -12,7 +12,7 @@ import typer
 
 from .common import EMBEDDED, aside, check_place, complain, load_run, plain, read_depth, say, stoppable, usual_device
 from .inputs import Inputs
-from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, TextColumn
+from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, Strict, TextColumn
 
 EXAMPLE = "Example: diffmask compare --input texts.txt --methods probe,gradient,random --metrics sufficiency,srg"
 METHODS = "probe,integrated-gradients,leave-one-out,attention,random"
@@ -39,6 +39,7 @@ def compare(
     image_column: ImageColumn = "image",
     run: RunName = EMBEDDED,
     model: ModelPlace = None,
+    strict: Strict = False,
     device: Device = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples judged at once.")] = 16,
     methods: Annotated[str, typer.Option(help="Methods, with commas; `diffmask list` names them.")] = METHODS,
@@ -59,7 +60,7 @@ def compare(
     check_place(output)
     kept = f"the same command goes on from {resume}" if resume else "with --resume DIRECTORY, finished methods are kept"
     with stoppable(kept):
-        fitted = load_run(run, model=model, device=device or usual_device())
+        fitted = load_run(run, model=model, strict=strict, device=device or usual_device())
         from ..evaluation.compare import compare as measure
 
         found = measure(

@@ -24,7 +24,7 @@ from .common import (
     watched,
 )
 from .inputs import Inputs, name_of
-from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, TextColumn
+from .options import Depth, Device, ImageColumn, ModelPlace, PairColumn, RunName, Source, Strict, TextColumn
 
 if TYPE_CHECKING:
     from ..explaining.explainer import Explainer
@@ -49,7 +49,7 @@ def explain(
         str, typer.Option(help="What must be predicted: a label, an index, a span 3:5, a step.")
     ] = "predicted",
     certify: Annotated[bool, typer.Option("--certify", help="Add units back until the margin holds.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse a text that is too long, not cut it.")] = False,
+    strict: Strict = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples explained at once.")] = 64,
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ..errors import SettingError
 from ..explaining.pretrained import as_dtype
 from ..models.adapter import Adapter
-from ..models.adapting import adapt
+from ..models.adapting import adapt, tell_padding
 from ..models.hub import Place, fetch
 from ..models.pretrained import labels_of, load_model, load_processor
 from ..tasks.described import make_task
 from ..tasks.readers import read_examples, split
 from ..tasks.task import Task
+from ..training.fit import check_answer, check_fit
 from .common import complain
 
 if TYPE_CHECKING:
@@ -21,17 +22,26 @@ if TYPE_CHECKING:
 
 
 def prepare(settings: RunConfig, place: Place) -> tuple[Adapter, Task]:
-    """Read the data before the model is loaded: a missing column should not take minutes to be found."""
+    """Read the data before the model is loaded: a missing column should not take minutes to be found.
+
+    What cannot be fitted is refused here, before anything is written.
+    """
     kind = settings.task.kind
     train, validation = _data(settings)
     processor = load_processor(fetch(settings.tokenizer, None, "tokenizer") if settings.tokenizer else place, kind)
     if kind != "image":
         _pad(processor)
     dtype = None if settings.dtype == "auto" else as_dtype(settings.dtype)
-    stretch = kind == "image" and settings.task.interpolate
-    model = adapt(load_model(place, kind, dtype), processor, interpolate=stretch)
+    loaded = load_model(place, kind, dtype)
+    if kind != "image":
+        tell_padding(loaded, processor)
+    model = adapt(loaded, processor, interpolate=kind == "image" and settings.task.interpolate)
     described = settings.task.described(labels_of(model.model), model.patch)
-    return model, make_task(described, processor, train, validation)
+    task = make_task(described, processor, train, validation)
+    check_fit(model, task)
+    if kind != "image":
+        check_answer(model, task)
+    return model, task
 
 
 def _data(settings: RunConfig) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from ..errors import ModelError, SettingError, StorageError
 from ..models.adapter import Adapter
-from ..models.adapting import adapt
+from ..models.adapting import adapt, check_padding, tell_padding
 from ..models.hub import Place, fetch
 from ..models.pretrained import has_processor, load_model, load_processor
 from ..registry import unknown
@@ -98,7 +98,10 @@ def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> t
         processor = load_processor(fetch(processor, None, "tokenizer"), kind)
     elif processor is None:
         processor = load_processor(_beside(place, kind, base.get("tokenizer")), kind)
-    return _adapted(loaded, as_described(processor, described["processor"]), base["sites"], described), processor
+    processor = as_described(processor, described["processor"])
+    if kind != "image":
+        tell_padding(loaded, processor)
+    return _adapted(loaded, processor, base["sites"], described), processor
 
 
 def _place_of(name: str, base: Mapping[str, Any], model: str | Path | None) -> Place:
@@ -125,6 +128,7 @@ def _adapted(
 ) -> Adapter:
     """Find the sites by structure, and by name where others were chosen."""
     if isinstance(model, Adapter):
+        check_padding(model.model, processor)
         return model
     stretch = bool((described or {}).get("settings", {}).get("interpolate", False))
     found = adapt(model, processor, interpolate=stretch)

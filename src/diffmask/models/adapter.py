@@ -29,6 +29,7 @@ class Adapter:
         self.model, self.sites, self.passed = model, Sites(sites), tuple(passed)
         self._compiled: dict[tuple[str, nn.Module], Callable[..., Any]] = {}
         self.precision: torch.dtype | None = None  # what it computes in, if that is not what it was loaded in
+        self.processor: Any = None  # what it was adapted with, and found to go with
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
@@ -63,7 +64,7 @@ class Adapter:
 
     @property
     def positions(self) -> int | None:
-        """How many positions the model can tell apart, if it has learned each of them."""
+        """How many positions the model takes, if it says so."""
         return position_count(self.model)
 
     @property

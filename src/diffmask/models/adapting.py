@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from .vision import any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
 
+CLASSIFIER = "ForSequenceClassification"  # how transformers calls its classes that classify a text
 SAME_VOCABULARY = 0.9  # models round their vocabulary up; a much smaller tokenizer is another one
 
 
@@ -52,15 +54,20 @@ def adapt(
     if projection_of(model) is not None:
         made = any_image(model, processor, interpolate) if processor is not None else None
         return _adapt_to_images(adapter, made, example, found_by_structure=sites is None)
+    adapter.processor = processor
     if processor is not None:
-        check_vocabulary(model, processor)
+        check_kind(processor)
+        check_tokenizer(model, processor)
+        doubt_tokenizer(model, processor)
     if example is None and processor is not None:
         example = any_text(model, processor).to(adapter.device)
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
         found = in_order_of_calls(found, lambda: adapter(example))
-    return Adapter(model, found, blocks_beside(model, found))
+    adapter = Adapter(model, found, blocks_beside(model, found))
+    adapter.processor = processor
+    return adapter
 
 
 def _adapt_to_images(adapter: Adapter, made: Batch | None, example: Batch | None, found_by_structure: bool) -> Adapter:
@@ -88,24 +95,76 @@ def _adapt_to_images(adapter: Adapter, made: Batch | None, example: Batch | None
     return Adapter(model, sites, blocks_beside(model, sites))
 
 
-def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
-    """Refuse a tokenizer that was not made for this model, as far as their sizes tell."""
-    try:
-        rows = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    except (AttributeError, NotImplementedError):
-        return  # a model that declares no vocabulary cannot be compared
-    name, count = type(tokenizer).__name__, len(tokenizer)
-    if count > rows:
+def check_kind(tokenizer: Any) -> None:
+    """Refuse what makes no tokens of a text."""
+    if not callable(tokenizer) or not hasattr(tokenizer, "__len__"):
         raise ModelError(
-            f"the tokenizer ({name}, {count} tokens) does not match {type(model).__name__}, whose vocabulary has "
-            f"{rows} tokens: load the tokenizer that was saved with the model"
+            f"adapt takes a tokenizer after the model, got {type(tokenizer).__name__}: load the one that was saved "
+            "with the model, AutoTokenizer.from_pretrained(…)"
         )
+
+
+def check_tokenizer(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer and a model that do not go together."""
+    check_vocabulary(model, tokenizer)
+    check_padding(model, tokenizer)
+
+
+def check_vocabulary(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a tokenizer with tokens that the model does not know."""
+    rows = row_count(model)
+    if rows is not None and (count := len(tokenizer)) > rows:
+        raise ModelError(
+            f"the tokenizer ({type(tokenizer).__name__}, {count} tokens) does not match {type(model).__name__}, whose "
+            f"vocabulary has {rows} tokens: load the tokenizer that was saved with the model"
+        )
+
+
+def doubt_tokenizer(model: nn.Module, tokenizer: Any) -> None:
+    """Warn of a tokenizer that may be another model's, as far as sizes and padding tell."""
+    rows = row_count(model)
+    if rows is None:
+        return  # a model that declares no vocabulary cannot be compared
+    count = len(tokenizer)
     own = getattr(getattr(model, "config", None), "pad_token_id", None)
     if count < SAME_VOCABULARY * rows or (own is not None and own != tokenizer.pad_token_id):
         log.warning(
             "the tokenizer (%s, %d tokens, padding %s) may not match %s (%d tokens, padding %s): load its own",
-            *(name, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
+            *(type(tokenizer).__name__, count, tokenizer.pad_token_id, type(model).__name__, rows, own),
         )
+
+
+def row_count(model: nn.Module) -> int | None:
+    """Return how many tokens a model has an embedding for, if it declares that."""
+    try:
+        return int(model.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def check_padding(model: nn.Module, tokenizer: Any) -> None:
+    """Refuse a classifier that would look for padding without knowing which token it is."""
+    if getattr(tokenizer, "pad_token_id", None) is not None and lacks_padding(model):
+        raise ModelError(
+            f"{type(model).__name__} answers at the last token that is no padding, and its configuration names "
+            "none: set model.config.pad_token_id = tokenizer.pad_token_id"
+        )
+
+
+def lacks_padding(model: nn.Module) -> bool:
+    """Say whether a model looks for padding, as classifiers on causal models do, and does not know what it is."""
+    config = getattr(model, "config", None)
+    if config is None or getattr(config, "pad_token_id", None) is not None or CLASSIFIER not in type(model).__name__:
+        return False
+    # Sixty classes do, and nothing in their configuration or their modules sets them apart.
+    forward = inspect.unwrap(type(model).forward)
+    return "pad_token_id" in getattr(getattr(forward, "__code__", None), "co_names", ())
+
+
+def tell_padding(model: nn.Module, tokenizer: Any) -> None:
+    """Tell a model what padding is, if it looks for it; only for one that was loaded here and is nobody's yet."""
+    if lacks_padding(model):
+        model.config.pad_token_id = tokenizer.pad_token_id  # type: ignore[union-attr]
 
 
 def any_text(model: nn.Module, tokenizer: Any) -> Batch:

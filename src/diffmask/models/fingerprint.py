@@ -1,8 +1,10 @@
-"""A hash of a model, by which a saved probe knows it."""
+"""Hashes of a model and of its tokenizer, by which a saved probe knows them."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,13 @@ def fingerprint_of(model: nn.Module) -> str:
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(_checksums(_whole(tensor)))
     return digest.hexdigest()[:16]
+
+
+def vocabulary_of(tokenizer: Any) -> str | None:
+    """Hash which token has which number; None of what has no vocabulary."""
+    if not hasattr(tokenizer, "get_vocab"):
+        return None
+    return hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()[:16]
 
 
 def _class_name(model: nn.Module) -> str:

@@ -44,6 +44,7 @@ def load_model(place: Place, kind: str, dtype: torch.dtype | str | None = None) 
             f"{place.name} has no weights in safetensors: diffmask opens no pickles; save the model anew, with "
             "model.save_pretrained(directory)"
         )
+    _check_trained(place, kind)
     auto = getattr(transformers, _auto_class(place, kind))
     with quiet(), torch.random.fork_rng(devices=[]):  # modules draw weights before theirs are loaded
         try:
@@ -62,6 +63,17 @@ def _auto_class(place: Place, kind: str) -> str:
     """Name the class that loads a model; of those that write, some read with an encoder (T5, BART)."""
     apart = AUTO[kind] == CAUSAL and getattr(_config(place), "is_encoder_decoder", False)
     return "AutoModelForSeq2SeqLM" if apart else AUTO[kind]
+
+
+def _check_trained(place: Place, kind: str) -> None:
+    """Refuse a model that was saved with the head of another task: its weights may fit this one's by chance."""
+    name = _architecture(_config(place))
+    own = _kind_of_head(name)
+    if own is not None and AUTO[own] != AUTO[kind]:
+        raise ModelError(
+            f"{place.name} was not trained for '{kind}': it is a {name}, which does '{own}'; name that task, or "
+            "another model"
+        )
 
 
 def _check_head(place: Place, kind: str, missing: Any) -> None:
@@ -102,8 +114,8 @@ def has_processor(place: Place, kind: str) -> bool:
 def kind_of(place: Place) -> str:
     """Say which kind of task a model was trained for, by the class it was saved as."""
     config = _config(place)
-    name = (config.architectures or [""])[0]
-    kind = next((kind for head, kind in HEADS.items() if name.endswith(head)), None)
+    name = _architecture(config)
+    kind = _kind_of_head(name)
     if kind is None:
         raise ModelError(
             f"{place.name} does not say what it does ('{name}'): name the task with --task, one of {', '.join(AUTO)}"
@@ -113,6 +125,15 @@ def kind_of(place: Place) -> str:
     if config.problem_type == "multi_label_classification":
         return "multi-label"
     return "regression" if config.num_labels == 1 else kind
+
+
+def _architecture(config: Any) -> str:
+    """Return the name of the class that a model was saved as, if its configuration says it."""
+    return str((config.architectures or [""])[0])
+
+
+def _kind_of_head(architecture: str) -> str | None:
+    return next((kind for head, kind in HEADS.items() if architecture.endswith(head)), None)
 
 
 def _config(place: Place) -> Any:

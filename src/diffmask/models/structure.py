@@ -107,20 +107,28 @@ def _input_embedding(part: nn.Module) -> Named | None:
 
 
 def position_count(model: nn.Module) -> int | None:
-    """Return how many positions a model has a learned embedding for; None where positions are not learned.
+    """Return how many positions a model takes: those it has an embedding for, or else as many as it says; None if none.
 
-    Some begin to count after the padding, and some have two rows more than they say.
+    Some begin to count after the padding, and some have two rows more than they say. Rotated or relative positions
+    have no end, but beyond what the configuration says the model was never trained.
     """
     config = getattr(model, "config", None)
-    said = getattr(config, "max_position_embeddings", None)
-    if not isinstance(said, int):
+    said = _said_positions(config)
+    if said is None:
         return None
     for module in model.modules():
         rows = module.num_embeddings if isinstance(module, nn.Embedding) else 0
         if rows in (said, said + 2) and rows != getattr(config, "vocab_size", None):
             unused = 0 if rows > said or module.padding_idx is None else module.padding_idx + 1  # type: ignore[operator]
             return said - int(unused)
-    return None
+    return said
+
+
+def _said_positions(config: Any) -> int | None:
+    """Return the number of positions in a configuration, or in its part that is about text."""
+    parts = (config, getattr(config, "text_config", None), getattr(config, "encoder", None))
+    said = (getattr(part, "max_position_embeddings", None) for part in parts)
+    return next((count for count in said if isinstance(count, int) and count > 0), None)  # XLNet says −1
 
 
 def _blocks(part: nn.Module) -> list[Named]:

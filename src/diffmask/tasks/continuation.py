@@ -14,9 +14,9 @@ import torch
 
 from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
-from .heads import written_apart
-from .text import Encoded, NextToken
-from .units import Template, Text
+from .heads import TOKENS, logits_of, written_apart
+from .text import Encoded, NextToken, check_text
+from .units import Template, Text, parts_of
 
 Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows
 
@@ -43,11 +43,7 @@ class Continuation(NextToken):
     def _check_room(self, text: Any, prompt: int, added: int) -> None:
         if not added:
             raise DataError(f"the continuation {text[1]!r} has no tokens, so nothing is to be preserved: leave it out")
-        if prompt + added > self.max_length:
-            raise DataError(
-                f"a prompt of {prompt} tokens and its continuation of {added} are more than the {self.max_length} the "
-                "model takes: shorten the prompt"
-            )
+        _check_sum(prompt, added, self.max_length)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         if written_apart(output):
@@ -58,7 +54,8 @@ class Continuation(NextToken):
         steps = torch.arange(int((last - batch.ask).max()), device=batch.ask.device)
         places = (batch.ask.unsqueeze(1) + steps).clamp_max(mask.shape[1] - 1)
         real = steps < (last - batch.ask).unsqueeze(1)
-        return {"continuation": Categorical(output.logits[rows.unsqueeze(1), places], real)}
+        logits = logits_of(output, self, TOKENS)
+        return {"continuation": Categorical(logits[rows.unsqueeze(1), places], real)}
 
 
 def _no_prompt(model: str) -> str:
@@ -68,22 +65,40 @@ def _no_prompt(model: str) -> str:
     )
 
 
+def _check_sum(prompt: int, added: int, most: int) -> None:
+    if prompt + added > most:
+        raise DataError(
+            f"a prompt of {prompt} tokens and its continuation of {added} are more than the {most} the model takes: "
+            "shorten the prompt"
+        )
+
+
 @torch.no_grad()
 def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], tokens: int = 8) -> list[Continued]:
-    """Let the model continue each prompt, always with its likeliest token."""
-    if model.config.is_encoder_decoder:
-        raise ModelError(_no_prompt(type(model).__name__))
+    """Let the model, adapted or not, continue each prompt, always with its likeliest token."""
+    writer = model.model if hasattr(model, "sites") else model
+    if writer.config.is_encoder_decoder:
+        raise ModelError(_no_prompt(type(writer).__name__))
     task = NextToken(tokenizer, prompts, prompts)
+    most = min(task.max_length, _positions(model) or task.max_length)
     how = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": tokenizer.pad_token_id}
     found: list[Continued] = []
     for prompt in prompts:
-        inputs = {name: value.to(model.device) for name, value in task.collate([prompt]).inputs.items()}
-        written = model.generate(**inputs, **how)[0, inputs["input_ids"].shape[1] :]
+        check_text(prompt)
+        _check_sum(len(tokenizer(*parts_of(prompt), verbose=False)["input_ids"]), tokens, most)
+        inputs = {name: value.to(writer.device) for name, value in task.collate([prompt]).inputs.items()}
+        written = writer.generate(**inputs, **how)[0, inputs["input_ids"].shape[1] :]
         said = tokenizer.decode(written, skip_special_tokens=True)
         if not said.strip():
             raise DataError(f"the model says nothing after the prompt {str(prompt)[:60]!r}…: leave that prompt out")
         found.append((prompt, said))
     return found
+
+
+def _positions(model: Any) -> int | None:
+    """Return how many tokens a model takes: an adapter knows it, of a bare model the configuration says it."""
+    said = getattr(model, "positions", None) or getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    return said if isinstance(said, int) and said > 0 else None
 
 
 def in_chat(tokenizer: Any, segments: Iterable[str], **settings: Any) -> list[str]:

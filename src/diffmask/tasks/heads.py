@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,16 +11,40 @@ from torch import Tensor
 from ..errors import DataError, ModelError
 from .task import Task
 
+# What a model's logits may be, and the task that reads such.
+NUMBER = "one number for a text", "TextRegression (--task regression)"
+LABELS = "labels of a text", "TextClassification (--task classification)"
+TOKEN_LABELS = "labels of every token", "TokenClassification (--task token)"
+TOKENS = "tokens of a vocabulary", "NextToken (--task next-token)"
 
-def over_labels(output: Any, task: Task, labels: Sequence[str] | None) -> Tensor:
+
+def over_labels(output: Any, task: Any, *kinds: tuple[str, str]) -> Tensor:
     """Take the logits of labels, of which each has to have a name if any has."""
-    logits = head_of(output, "logits", task)
-    if labels is not None and len(labels) != logits.shape[-1]:
+    logits = logits_of(output, task, *kinds)
+    if task.labels is not None and len(task.labels) != logits.shape[-1]:
         raise DataError(
-            f"{len(labels)} labels are named ({', '.join(labels)}) and the model knows {logits.shape[-1]}: name each "
-            "of the model's labels, in its order"
+            f"{len(task.labels)} labels are named ({', '.join(task.labels)}) and the model knows {logits.shape[-1]}: "
+            "name each of the model's labels, in its order"
         )
     return logits
+
+
+def logits_of(output: Any, task: Any, *kinds: tuple[str, str]) -> Tensor:
+    """Take the logits out of what a model returned, refusing those that their shape shows to be of another kind."""
+    logits = head_of(output, "logits", task)
+    found = _kind_of(logits, task.tokenizer.vocab_size)
+    if found not in kinds:
+        raise ModelError(
+            f"{type(task).__name__} reads {kinds[0][0]}, and the model gives {found[0]} (logits of shape "
+            f"{tuple(logits.shape)}): take {found[1]}, or load the model with the head that fits the task"
+        )
+    return logits
+
+
+def _kind_of(logits: Tensor, vocabulary: int) -> tuple[str, str]:
+    if logits.dim() < 3:
+        return NUMBER if logits.dim() < 2 or logits.shape[-1] == 1 else LABELS
+    return TOKENS if logits.shape[-1] >= vocabulary else TOKEN_LABELS
 
 
 def head_of(output: Any, name: str, task: Task) -> Tensor:

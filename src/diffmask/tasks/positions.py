@@ -16,6 +16,7 @@ from ..types import Batch
 from .continuation import Continuation
 from .task import Task
 from .text import TextTask
+from .units import special_ids
 
 
 def batch_of_positions(task: Task, inputs: Mapping[str, Tensor], shape: tuple[int, int]) -> Batch:
@@ -49,9 +50,8 @@ def _check(task: TextTask) -> None:
 
 
 def _special(task: TextTask, ids: Tensor) -> Bool[Tensor, "batch position"]:
-    """Find what the tokenizer put there itself; an unknown word is a token like others, though it counts as special."""
-    special = set(task.tokenizer.all_special_ids) - {task.tokenizer.unk_token_id}
-    return torch.isin(ids, torch.tensor(sorted(special), device=ids.device))
+    """Find what says how the text is laid out."""
+    return torch.isin(ids, torch.tensor(sorted(special_ids(task.tokenizer)), device=ids.device))
 
 
 def _ends(real: Bool[Tensor, "batch position"]) -> dict[str, Tensor]:

@@ -1,7 +1,8 @@
 """Text for any Hugging Face model: what is read from the model's output decides which prediction is preserved.
 
-A unit is a token, a word, a sentence or a segment of the user's. Padding is never a unit; special tokens such as [CLS]
-are, as in the papers, unless `gate_special` is off: they then keep their states and count nowhere.
+A unit is a token, a word, a sentence or a segment of the user's. Padding is never a unit; special tokens such as [CLS],
+added by the tokenizer or written in the text, are, as in the papers, unless `gate_special` is off: they then keep their
+states and count nowhere.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..errors import DataError
-from ..registry import unknown
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .heads import at_last_real, head_of, over_labels, written_apart
+from .checks import check_choice, check_keep, check_tokenizer
+from .checks import check_text as check_text
+from .heads import (
+    LABELS,
+    NUMBER,
+    TOKEN_LABELS,
+    TOKENS,
+    at_last_real,
+    head_of,
+    logits_of,
+    over_labels,
+    written_apart,
+)
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, group, parts_of
+from .units import Text, Unit, always_kept, group, parts_of, special_ids
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +78,11 @@ class TextTask(Task):
         strict: bool = False,
         labels: Sequence[str] | None = None,
     ) -> None:
-        _check_choice("unit", unit, get_args(Unit))
-        _check_choice("part to gate", gate, ("all", "first", "second"))
-        _check_choice("place to ask", ask, ("nowhere", "first", "last"))
-        _check_tokenizer(tokenizer, unit)
+        check_choice("unit", unit, get_args(Unit))
+        check_choice("part to gate", gate, ("all", "first", "second"))
+        check_choice("place to ask", ask, ("nowhere", "first", "last"))
+        check_keep(keep)
+        check_tokenizer(tokenizer, unit)
         check_several(train)
         check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
@@ -77,6 +90,7 @@ class TextTask(Task):
         self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
+        self._special = special_ids(tokenizer)
         self._seen: dict[Any, Encoded] = {}
 
     def limit(self, units: int) -> None:
@@ -124,11 +138,12 @@ class TextTask(Task):
 
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
-        cut = self._check_length(text)
         found = self.tokenizer(
             *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
         )
-        special = found.pop("special_tokens_mask")
+        cut = self._check_length(text, found)
+        added = found.pop("special_tokens_mask")
+        special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
         tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
         groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
         parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
@@ -148,15 +163,20 @@ class TextTask(Task):
         chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
         return chosen and name.casefold() not in self.keep
 
-    def _check_length(self, text: Text) -> int:
-        """Say how much of a text that is too long is cut off, or refuse it when strict."""
-        count = len(self.tokenizer(*parts_of(text), verbose=False)["input_ids"])
-        if count > self.max_length:
-            message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
-            if self.strict:
-                raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
-            log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
-        return max(count - self.max_length, 0)
+    def _check_length(self, text: Text, found: Any) -> int:
+        """Say how much of a text that is too long is cut off, or refuse it: when strict, or where it must be kept."""
+        whole = self.tokenizer(*parts_of(text), verbose=False)
+        count = len(whole["input_ids"])
+        if count <= self.max_length:
+            return 0
+        message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
+        if self.strict:
+            raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
+        kept = [len(always_kept(text, each.encodings[0])) for each in (whole, found) if each.is_fast]
+        if len(set(kept)) > 1:
+            raise DataError(f"{message}; what would be cut off is in a segment that is Kept: shorten the others")
+        log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
+        return count - self.max_length
 
 
 def _renumbered(
@@ -175,7 +195,7 @@ class TextClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"label": Categorical(over_labels(output, self, self.labels))}
+        return {"label": Categorical(over_labels(output, self, LABELS))}
 
 
 class MultiLabelClassification(TextTask):
@@ -184,14 +204,14 @@ class MultiLabelClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"labels": Bernoulli(over_labels(output, self, self.labels))}
+        return {"labels": Bernoulli(over_labels(output, self, LABELS, NUMBER))}
 
 
 class TextRegression(TextTask):
     """Keep a number, such as a similarity or a score."""
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {"value": Value(head_of(output, "logits", self))}
+        return {"value": Value(logits_of(output, self, NUMBER))}
 
 
 class SpanAnswer(TextTask):
@@ -219,9 +239,8 @@ class TokenClassification(TextTask):
     labelled = True
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        return {
-            "labels": Categorical(over_labels(output, self, self.labels), real=batch.inputs["attention_mask"].bool())
-        }
+        logits = over_labels(output, self, TOKEN_LABELS)
+        return {"labels": Categorical(logits, real=batch.inputs["attention_mask"].bool())}
 
 
 class NextToken(TextTask):
@@ -235,40 +254,10 @@ class NextToken(TextTask):
         super().__init__(*args, gate_special=gate_special, ask="last", **settings)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
-        logits = head_of(output, "logits", self)
+        logits = logits_of(output, self, TOKENS)
         if written_apart(output):
             return {"next token": Categorical(logits[:, -1])}
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
 
     def names(self, indices: Collection[int]) -> Mapping[str, str]:
         return {str(index): self.tokenizer.decode([index]) for index in indices}
-
-
-def _check_choice(what: str, got: str, known: Sequence[str]) -> None:
-    if got not in known:
-        raise DataError(unknown(what, got, known))
-
-
-def _check_tokenizer(tokenizer: Any, unit: str) -> None:
-    name = type(tokenizer).__name__
-    if getattr(tokenizer, "pad_token", None) is None:
-        raise DataError(
-            f"{name} has no padding token, so texts of different lengths make no batch: "
-            "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
-        )
-    if unit != "token" and not tokenizer.is_fast:
-        raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
-
-
-def check_text(text: Text) -> None:
-    """Refuse what is no text, is empty, or cannot be encoded."""
-    parts = [text] if isinstance(text, str) else text
-    fits = isinstance(parts, list) or (isinstance(parts, tuple) and len(parts) == 2)
-    if not fits or not all(isinstance(part, str) for part in parts):
-        raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
-    if not any(part.strip() for part in parts):
-        raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
-    try:
-        "".join(parts).encode()
-    except UnicodeEncodeError:
-        raise DataError("a text holds half a character, which no tokenizer takes: decode its bytes as UTF-8") from None

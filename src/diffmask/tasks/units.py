@@ -80,6 +80,22 @@ def _segments(pieces: Sequence[str]) -> Iterator[Span]:
         start += len(piece)
 
 
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Return the tokens that say how a text is laid out, whoever writes them.
+
+    Unknown and masked words stand for something and are none, unless their token also begins or ends a text.
+    """
+    words, ends = _named(tokenizer, "unk", "mask"), _named(tokenizer, "bos", "eos", "cls", "sep")
+    added = getattr(tokenizer, "added_tokens_decoder", {}).items()  # a chat template's are named only here
+    found = {*getattr(tokenizer, "all_special_ids", ()), *(number for number, token in added if token.special)}
+    return frozenset(found - words | ends)
+
+
+def _named(tokenizer: Any, *duties: str) -> set[int]:
+    numbers = (getattr(tokenizer, f"{duty}_token_id", None) for duty in duties)
+    return {number for number in numbers if number is not None}
+
+
 @dataclass(frozen=True)
 class Grouping:
     """Which unit each position belongs to (−1: to none), and what the units are called."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..errors import DataError, SettingError
 from ..gates.probe import Probe
 from ..models.adapter import Adapter
-from ..models.adapting import check_vocabulary
+from ..models.adapting import check_tokenizer, doubt_tokenizer
+from ..models.pretrained import labels_of
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -121,8 +125,36 @@ def check_fit(model: Adapter, task: Task) -> None:
     if not isinstance(task, Task):
         raise SettingError(f"fit takes a task, got {type(task).__name__}: wrap tensors in diffmask.TensorTask")
     if (tokenizer := getattr(task, "tokenizer", None)) is not None:
-        check_vocabulary(model.model, tokenizer)
+        check_tokenizer(model.model, tokenizer)
+        if tokenizer is not model.processor:  # of that one, whoever adapted the model has been warned
+            doubt_tokenizer(model.model, tokenizer)
+    check_labels(getattr(task, "labels", None), labels_of(model.model))
     if (positions := model.positions) is not None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
+
+
+@torch.no_grad()
+def check_answer(model: Adapter, task: Task) -> None:
+    """Let the model answer two short examples, so that a task that cannot read its answer is refused early."""
+    some = list(task.train[:16])
+    lengths = task.lengths(some) or [0] * len(some)
+    rows = sorted(range(len(some)), key=lengths.__getitem__)[:2]
+    batch = task.collate([some[row] for row in rows]).to(model.device)
+    with model.frozen():
+        task.read(model(batch), batch)
+
+
+def check_labels(labels: Sequence[str] | None, own: Sequence[str] | None) -> None:
+    """Refuse one name for two labels, and the model's own names in another order; other names rename its labels."""
+    if labels is None or list(labels) == own:  # a model may itself call two things the same, as ImageNet's do
+        return
+    if twice := next((label for label in labels if list(labels).count(label) > 1), None):
+        raise DataError(f"labels names two of them '{twice}' ({', '.join(labels)}): give each a name of its own")
+    given, known = ([label.casefold() for label in names] for names in (labels, own or ()))
+    if given != known and sorted(given) == sorted(known):
+        raise DataError(
+            f"labels names {', '.join(labels)}, and the model has them as {', '.join(own or ())}: write them in the "
+            "model's order, or leave labels out"
+        )

@@ -10,6 +10,8 @@ from typing import Any
 from ..errors import StorageError
 from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
+from ..models.configuration import configuration_of, differences
+from ..models.fingerprint import vocabulary_of
 from ..provenance import versions
 from ..settings import from_dict, to_dict
 from ..storage import load_tensors, save_tensors
@@ -30,6 +32,8 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
 def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
     """Read a probe back, refusing one that was fitted on another model or other sites."""
     info, config, probe = load_probe(path, KIND, FitConfig, model, task)
+    if (positions := model.positions) is not None:
+        task.limit(positions)
     scores = [DepthScore(**score) for score in info["scores"]]
     return Fit(model, task, probe, config, scores, info["restarts"], info["history"], info["fingerprint"])
 
@@ -38,6 +42,8 @@ def about(fitted: Any) -> dict[str, Any]:
     """Describe a fit or a ranking: what it belongs to, what it reads, how it was made and how good it is."""
     return {
         "fingerprint": fitted.fingerprint,
+        "configuration": configuration_of(fitted.model.model),
+        "vocabulary": vocabulary_of(getattr(fitted.task, "tokenizer", None)),
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
         "read_widths": fitted.probe.read_widths,
@@ -61,16 +67,41 @@ def load_probe(
 
 
 def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, task: Task) -> None:
-    """Refuse what was fitted on another model, other sites, or a task whose gates read other states."""
+    """Refuse what was fitted on another model or tokenizer, other sites, or a task whose gates read other states."""
     if info["fingerprint"] != model.fingerprint:
         raise StorageError(
             f"{path} was fitted on another model (fingerprint {info['fingerprint']}, this one has "
             f"{model.fingerprint}): load that model, or fit a probe for this one"
         )
+    _check_configuration(path, info.get("configuration", {}), configuration_of(model.model))
+    _check_vocabulary(path, info.get("vocabulary"), getattr(task, "tokenizer", None))
     if tuple(info["sites"]) != model.sites.names:
-        raise StorageError(f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}")
+        raise StorageError(
+            f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}: adapt the model with "
+            "those, adapt(model, sites=[…])"
+        )
     if info["ask"] != (asks := getattr(task, "ask", None)):
         raise StorageError(
             f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
             f"ask={asks!r}: make the task with the same"
+        )
+
+
+def _check_configuration(path: str | Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Refuse a model that computes something else with the same weights."""
+    if differs := differences(saved, own):
+        what = ", ".join(f"{name} was {saved[name]}, is {own[name]}" for name in differs[:3])
+        raise StorageError(
+            f"{path} was fitted on these weights in another configuration ({what}): load the model with the "
+            "configuration it was saved with, or fit a probe for this one"
+        )
+
+
+def _check_vocabulary(path: str | Path, saved: str | None, tokenizer: Any) -> None:
+    """Refuse a tokenizer that numbers its tokens otherwise; what was saved before this was noted is taken as it is."""
+    own = None if saved is None else vocabulary_of(tokenizer)
+    if own is not None and own != saved:
+        raise StorageError(
+            f"{path} was fitted with a tokenizer of another vocabulary (hash {saved}, this one has {own}): load the "
+            "tokenizer that was saved with the model, or fit a probe with this one"
         )
