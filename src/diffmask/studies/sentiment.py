@@ -57,8 +57,8 @@ class Size:
     """How much is trained and measured; the small one shows that everything runs."""
 
     epochs: int = 1
-    input_steps: int = 300
-    hidden_steps: int = 500
+    input_steps: int = 400
+    hidden_steps: int = 800
     ablation_steps: int = 60
     validation: int = 256
     reported: int = 500
@@ -112,12 +112,11 @@ COMMON: dict[str, Any] = {
     "voter": "linear",
     "batch_size": 8,
     "precision": "bf16",
-    "learning_rate": 1e-3,
     "decay": 0.75,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "input": {"smooth": 0.03, "weight_decay": 2.0, "undecided": 2.0},
-    "hidden": {"weight_decay": 1.0},
+    "input": {"smooth": 0.03, "weight_decay": 1.0, "undecided": 2.0},
+    "hidden": {"learning_rate": 1e-3},
 }
 # What is different from our recipe; each is one probe, and is to be set beside the one that differs in nothing else.
 CHANGES: dict[str, dict[str, Any]] = {
