@@ -77,7 +77,7 @@ def run(study, data, encoder, seeds=2, **more):
 
 @pytest.fixture
 def small_sentiment(monkeypatch):
-    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 2, 2, 2, 2, ablation_steps=1, sentences=8))
+    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 2, 2, ablation_steps=1, sentences=8))
     monkeypatch.setattr(sentiment_figures, "FreeConfig", lambda steps: FreeConfig(steps=2))
 
 
@@ -96,6 +96,7 @@ def test_sentiment_runs_from_fine_tuning_to_its_result(small_sentiment, data, en
         (kind, margin, depth) for kind in ("input", "hidden") for margin in (0.1, 0.5) for depth in range(SITES)
     }
     assert all(0 <= row[key] <= 1 for row in result["rows"] for key in ("masked", "f1", "accuracy", "agreement"))
+    assert result["unfinished"] == [] and result["margins"] == [0.1, 0.5]
     assert result["summary"]["seeds"] == 2 and result["stability"]["hidden"]["mean"] > 0
     figures = result["figures"]
     pieces = [len(make_tokenizer().tokenize(parse_tree(tree(i)).text)) for i in range(8)]
