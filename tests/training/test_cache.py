@@ -10,10 +10,13 @@ from diffmask.models.adapting import adapt
 from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification, TokenClassification
 from diffmask.training.cache import Cache
+from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.rows import marks_of
 from diffmask.training.step import look
+from diffmask.types import Categorical
 from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_vision import build, images
 from toys import evidence_model, evidence_task, small_recipe
 
 CPU = torch.device("cpu")
@@ -274,3 +277,21 @@ def test_a_model_whose_states_depend_on_the_padding_is_not_remembered(caplog):
     with caplog.at_level(logging.WARNING):
         assert not Cache(model, task, "memory", BIG, CPU).heads
     assert "depends on the padding of its batch" in caplog.text
+
+
+def test_blocks_that_are_no_sites_are_remembered_with_what_stands_before_their_patches(caplog):
+    def read(output):
+        return {"label": Categorical(output.logits)}
+
+    pictures = TensorTask({"pixel_values": images(count=24)}, torch.ones(24, 15, dtype=torch.bool), read)
+    settings = {"steps": 12, "batch_size": 8, "depths_per_step": 0, "ablation_steps": 4, "hidden": 8}
+
+    def fit_ends(**more):
+        model = build("ViTForImageClassification")
+        names = adapt(model).sites.names
+        return fit(adapt(model, sites=[names[0], names[-1]]), pictures, recipe("vision", **settings, **more))
+
+    plain, cached = fit_ends(), fit_ends(cache="memory")
+    assert plain.model.passed and "not remembered" not in caplog.text
+    for one, other in zip(plain.probe.parameters(), cached.probe.parameters(), strict=True):
+        torch.testing.assert_close(one, other)

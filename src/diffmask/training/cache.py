@@ -196,7 +196,9 @@ class Cache:
                 self.states = {}
                 return
             self.templates[site.name] = whole
-            for name, tensor, ragged in _parts(site, seen.states):
+            for name, tensor, unprefixed in _parts(site, seen.states):
+                # A block that is passed by, and no site, does not say that [CLS] stands before its units.
+                ragged = unprefixed and tensor.shape[1] == seen.batch.shape[1]
                 self.states[name] = self._rows(counts, tensor, ragged)
 
     def _rows(self, counts: Tensor, tensor: Tensor, ragged: bool, fill: float = 0.0) -> Rows:
