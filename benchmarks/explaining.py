@@ -13,6 +13,7 @@ from diffmask.attribution.leave_one_out import LeaveOneOut
 from diffmask.attribution.method import Question
 from diffmask.explaining.explain import explain
 from diffmask.explaining.recorded import Recorded
+from diffmask.explanation import Explanation
 from diffmask.types import Batch
 
 from .clock import ratios, seconds, spread
@@ -56,6 +57,42 @@ def measure(device: str, repeats: int) -> list[dict[str, Any]]:
             large = over_forward(subject, own, batches, LARGE)
             rows += [_row(subject, f"{name}, batch {LARGE}", found) for name, found in large.items()]
     return rows
+
+
+def alike(device: str) -> list[dict[str, Any]]:
+    """Compare recorded explanations with plain ones, example by example: nothing is to be different.
+
+    On a GPU alone: elsewhere nothing is recorded.
+    """
+    if device != "cuda":
+        return []
+    return [_alike(make(device, dtype)) for make in (minilm, vit, smollm2) for dtype in (torch.float32, torch.bfloat16)]
+
+
+def _alike(subject: Subject) -> dict[str, Any]:
+    """Explain batches of two shapes again and again, recorded from the second time on."""
+    fitted, rows = subject.fit(), range(BATCH + BATCH // 2)
+    plain = explain(fitted, rows, batch_size=BATCH)
+    again = [explain(fitted, rows, batch_size=BATCH, record=True) for _ in range(4)][-1]
+    if not any(take is not None for _, run in fitted.recordings.values() for take in run.takes.values()):
+        raise RuntimeError(f"{subject.name} was not recorded, so there is nothing to compare")
+    pairs = list(zip(plain, again, strict=True))
+    scores = max(float((one.scores - other.scores).abs().max()) for one, other in pairs)
+    changed = max(abs(_divergence(one) - _divergence(other)) for one, other in pairs)
+    dtype = str(next(subject.model.model.parameters()).dtype).removeprefix("torch.")
+    return {
+        "part": "recorded",
+        "model": subject.name,
+        "measure": f"largest difference of a score or a divergence from plain explanations, {dtype}",
+        "ratio": max(scores, changed),
+        "examples": len(pairs),
+        "other_kept_sets": sum(not torch.equal(one.kept, other.kept) for one, other in pairs),
+    }
+
+
+def _divergence(explanation: Explanation) -> float:
+    assert explanation.verification is not None  # explain verifies unless it is told not to
+    return explanation.verification.divergence
 
 
 def _row(subject: Subject, name: str, found: dict[str, float]) -> dict[str, Any]:
