@@ -172,6 +172,23 @@ def test_a_flipped_image_is_another_one():
     assert (whole != flipped).all() and (whole == marks_of([images.clone()], real, padded=False)).all()
 
 
+def test_an_example_is_known_again_whatever_it_is_padded_to():
+    ids, real = torch.tensor([[5, 0, 7, 9]]), torch.tensor([[True, True, True, False]])
+    wider, left = torch.tensor([[3, 3, 3, 5, 0, 7]]), torch.tensor([[False, False, False, True, True, True]])
+    assert marks_of([ids], real, padded=True) == marks_of([wider], left, padded=True)
+
+
+@pytest.mark.parametrize("other", [[5, 0, 8], [0, 5, 7], [7, 0, 5], [5, 7, 0], [-5, 0, 7]])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.bfloat16, torch.float64])
+def test_another_number_or_place_is_another_example(other, dtype):
+    one, two = torch.tensor([[5, 0, 7]], dtype=dtype), torch.tensor([other], dtype=dtype)
+    real = torch.ones(1, 3, dtype=torch.bool)
+    assert marks_of([one], real, padded=True) != marks_of([two], real, padded=True)
+    assert marks_of([one, two], real, padded=True) != marks_of([two, one], real, padded=True)
+    wide = one.unsqueeze(-1), two.unsqueeze(-1)  # with features at each position
+    assert marks_of([wide[0]], real, padded=True) != marks_of([wide[1]], real, padded=True)
+
+
 def test_the_same_example_among_others_is_the_same_example(caplog):
     model, task = text_subject()
     with caplog.at_level(logging.WARNING):
