@@ -19,9 +19,10 @@ def spread(values):
     return values - values.mean()
 
 
-def test_where_units_add_up_in_log_odds_they_are_worth_what_they_add():
+@pytest.mark.parametrize("sizes", ["even", "half"])
+def test_where_units_add_up_in_log_odds_they_are_worth_what_they_add(sizes):
     question = ask(range(12))
-    method = Comparisons(pairs=80, most=100.0)
+    method = Comparisons(pairs=80, most=100.0, sizes=sizes)
     found = method(question), method.signed(question)
     for row in range(12):
         real = question.batch.valid[row]

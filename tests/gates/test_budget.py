@@ -45,9 +45,18 @@ def test_a_pair_has_one_size_and_as_little_in_common_as_that_allows():
     assert (one.mean(0) - other.mean(0)).abs().max() < 0.1  # no unit is drawn more often than another
 
 
-def test_a_single_unit_is_compared_with_itself():
+def test_sets_of_half_the_units_have_nothing_in_common_and_leave_out_at_most_one():
+    valid = torch.arange(7) < torch.tensor([[7], [6], [2]]).repeat(200, 1)
+    one, other = draw_pair(valid, torch.Generator().manual_seed(0), sizes="half")
+    assert torch.equal(one.sum(1), valid.sum(1) // 2) and torch.equal(one.sum(1), other.sum(1))
+    assert not (one * other).any() and not (one + other)[~valid].any()
+    assert (one.mean(0) - other.mean(0)).abs().max() < 0.15
+
+
+@pytest.mark.parametrize("sizes", ["even", "half"])
+def test_a_single_unit_is_compared_with_itself(sizes):
     valid = torch.tensor([[True, False]])
-    one, other = draw_pair(valid, torch.Generator().manual_seed(0))
+    one, other = draw_pair(valid, torch.Generator().manual_seed(0), sizes=sizes)
     assert one.tolist() == other.tolist() == [[1, 0]]
 
 

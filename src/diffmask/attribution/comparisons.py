@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import SettingError
-from ..gates.budget import make_pair
+from ..gates.budget import Sizes, make_pair
 from ..gates.probe import Probe
 from ..masking.mask import run_copies
 from ..objective.worth import ComparisonConfig, worth
@@ -42,12 +42,13 @@ class Comparisons(Signed):
     pairs: Annotated[int, "comparisons per example, of two masked passes each"] = 200
     measure: Annotated[str, "by what sets are compared: log-odds, probability, or a divergence such as kl"] = "log-odds"
     most: Annotated[float, "nats beyond which a difference counts no more"] = 5.0
+    sizes: Annotated[Sizes, "of the sets: from one unit to all but one, or half of the units"] = "even"
     depth: Annotated[int | None, "how far up the rankers read; unset, the depth that is asked about"] = None
     batch_size: Annotated[int, "rows in one pass, one per set and example; never fewer than the batch has"] = 256
     seed: Annotated[int, "of the sets"] = 0
 
     def __post_init__(self) -> None:
-        ComparisonConfig(self.measure, self.most, self.pairs)  # which says what is wrong with them
+        ComparisonConfig(self.measure, self.most, self.pairs, self.sizes)  # which says what is wrong with them
         if self.batch_size < 1:
             raise SettingError(f"batch_size of comparisons must be at least 1, got {self.batch_size}")
 
@@ -55,7 +56,7 @@ class Comparisons(Signed):
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-            first, second = draw_pairs(seen.batch, self.pairs, self.seed)
+            first, second = draw_pairs(seen.batch, self.pairs, self.seed, self.sizes)
             better = self._worth(seen, question, first) - self._worth(seen, question, second)
         sides = (first - second).double() / seen.batch.valid.sum(1, keepdim=True).sqrt()
         known = self._ranked(seen, question).double()
@@ -82,13 +83,13 @@ class Comparisons(Signed):
 
 
 def draw_pairs(
-    batch: Batch, count: int, seed: int
+    batch: Batch, count: int, seed: int, sizes: Sizes = "even"
 ) -> tuple[Float[Tensor, "pair batch unit"], Float[Tensor, "pair batch unit"]]:
     """Draw pairs of sets for each example, whoever its batch mates are."""
-    order, sizes = torch.split(unit_noise(batch, 2 * count, seed), count)
+    order, drawn = torch.split(unit_noise(batch, 2 * count, seed), count)
     somewhere = batch.valid.float().argmax(1, keepdim=True)  # a real unit, whose noise is the size of the sets
-    shares = sizes.gather(2, somewhere.expand(count, -1, -1))
-    pairs = [make_pair(share, each, batch.valid) for share, each in zip(shares, order, strict=True)]
+    shares = drawn.gather(2, somewhere.expand(count, -1, -1))
+    pairs = [make_pair(share, each, batch.valid, sizes) for share, each in zip(shares, order, strict=True)]
     return torch.stack([one for one, _ in pairs]), torch.stack([other for _, other in pairs])
 
 

@@ -10,7 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import SettingError, UnknownNameError
+from ..gates.budget import Sizes
 from ..registry import unknown
+from ..settings import check_choices
 from ..types import Prediction, Value
 from .divergence import DIVERGENCES, divergence
 from .target import target
@@ -28,8 +30,10 @@ class ComparisonConfig:
     ] = "kl"
     most: Annotated[float, "nats beyond which a difference counts no more"] = 5.0
     pairs: Annotated[int, "pairs of sets compared per example and step, from one original pass"] = 4
+    sizes: Annotated[Sizes, "of the sets: from one unit to all but one, or half of the units"] = "even"
 
     def __post_init__(self) -> None:
+        check_choices(self, "comparison")
         for name in ("most", "pairs"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"comparison.{name} must be positive, got {getattr(self, name)}")

@@ -5,8 +5,9 @@ better S does:
 
     loss = E_S,T ( v(S) − v(T) − (Σ_S φ − Σ_T φ) / √n )²        v(S) = −D(prediction ‖ prediction from S alone)
 
-Sizes are even between one unit and all but one, so what is learned is a unit's mean effect over all budgets: that of
-keeping it in small sets, and of removing it from large ones. The model is only run, never differentiated: the gradient
+Where sizes are even between one unit and all but one, what is learned is a unit's mean effect over all budgets: that of
+keeping it in small sets, and of removing it from large ones. Where a set is always half of the units, each pair asks of
+every unit, and says the most for its two passes. The model is only run, never differentiated: the gradient
 at a hard choice is local and says little about the choice. Every comparison is a new draw, so that there is nothing to
 learn by heart, and no λ that could collapse. With the log-odds of the decision as v, the scores have a direction: what
 speaks for it comes first, what speaks against it last.
@@ -37,7 +38,7 @@ def compare_sets(
 ) -> Float[Tensor, "depth batch"]:
     """Return how far the scores of each depth are off, squared, on average over pairs of sets drawn anew."""
     valid = seen.batch.valid
-    pairs = [draw_pair(valid, generator, part) for _ in range(config.pairs)]
+    pairs = [draw_pair(valid, generator, part, config.sizes) for _ in range(config.pairs)]
     sites = {probe.site_name(depth): depth for depth in depths}
     better = {site: how_much_better(seen, probe, config, depth, pairs) for site, depth in sites.items()}
     known = torch.stack([better[probe.site_name(depth)] for depth in depths])  # (depth, pair, batch)
