@@ -77,7 +77,7 @@ def run(study, data, encoder, seeds=2, **more):
 
 @pytest.fixture
 def small_sentiment(monkeypatch):
-    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 2, 2, ablation_steps=1, sentences=8))
+    monkeypatch.setattr(sentiment, "SMALL", sentiment.Size(1, 12, 12, ablation_steps=1, sentences=8))
     monkeypatch.setattr(sentiment_figures, "FreeConfig", lambda steps: FreeConfig(steps=2))
 
 

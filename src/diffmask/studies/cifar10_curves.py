@@ -40,7 +40,7 @@ from ..training.fit import Fit
 from ..training.start import survey
 from ..training.step import look
 from ..training.validate import in_batches
-from .cifar10_fits import Size
+from .cifar10_fits import Size, compiles
 
 KEEP_SET, RANKING, LAST = "keep set", "ranking", "keep set, last depth"
 REFINED, BRIEFLY, ALONE = "ranking and comparisons", "ranking and a few comparisons", "comparisons alone"
@@ -70,7 +70,10 @@ class SetScores(Method):
 def all_methods(fitted: Fit, ranking: Fit, size: Size, seed: int) -> dict[str, Method]:
     """List who ranks; those that draw at random do so by the seed."""
     last = ranking.probe.depth_count - 1
-    compare = partial(Comparisons, depth=last, batch_size=size.rows, seed=seed)
+    settings = ranking.config.comparison
+    compare = partial(
+        Comparisons, measure=settings.measure, sizes=settings.sizes, depth=last, batch_size=size.rows, seed=seed
+    )
     return {
         KEEP_SET: SetScores(fitted.probe),
         LAST: SetScores(fitted.probe, summed=False),
@@ -120,10 +123,17 @@ def rank(
     """Score the patches of all images by every method, with the mean patch in place of a missing one."""
     mean = mean_patch(fitted)
     parts = [
-        {name: method(question).detach().float() for name, method in methods.items()}
+        {name: score(method, question, size) for name, method in methods.items()}
         for question in questions(fitted, examples, size.batch, mean)
     ]
     return {name: torch.cat([part[name] for part in parts]) for name in methods}
+
+
+def score(method: Method, question: Question, size: Size) -> Float[Tensor, "image unit"]:
+    """Ask a method; blocks are compiled for those that run the model very often, and look at nothing inside of it."""
+    often = isinstance(method, Rise | Comparisons)
+    with question.model.compiled(often and compiles(size, question.model)):
+        return method(question).detach().float()
 
 
 def mean_patch(fitted: Fit) -> Float[Tensor, " hidden"]:
@@ -163,16 +173,31 @@ def measure_curves(
     removals, parts = all_removals(size.rows), dict[tuple[str, str], list[Tensor]]()
     for number, question in enumerate(questions(fitted, examples, size.batch, learned.detach())):
         some = slice(number * size.batch, (number + 1) * size.batch)
-        original, noise = predict(question), unit_noise(question.batch)[0]
-        for name, ranking in scores.items():
-            keeps = keeps_of(ranking[some], noise, question, size.points)
-            for replacement, removal in removals.items():
-                masked = removal(question, keeps)
-                found = torch.stack([torch.stack([left(original, m, f) for m in masked]) for f in FIGURES]).cpu()
-                parts.setdefault((name, replacement), []).append(found.view(len(FIGURES), 2, size.points, -1))
+        with fitted.model.compiled(compiles(size, fitted.model)):
+            found = measure_batch({name: row[some] for name, row in scores.items()}, removals, question, size.points)
+        for key, each in found.items():
+            parts.setdefault(key, []).append(each)
     shares = torch.stack([count_near(s, question.batch.valid[:1])[0] for s in _shares(size.points)]).cpu()
     removed = shares / question.batch.valid.shape[1]
     return {key: Curves(removed, torch.cat(found, dim=-1)) for key, found in parts.items()}
+
+
+def measure_batch(
+    scores: Mapping[str, Float[Tensor, "image unit"]],
+    removals: Mapping[str, Removal],
+    question: Question,
+    points: int,
+) -> dict[tuple[str, str], Float[Tensor, "figure way point image"]]:
+    """Return what is left of the predictions of some images by each ranking and replacement."""
+    original, noise = predict(question), unit_noise(question.batch)[0]
+    found: dict[tuple[str, str], Tensor] = {}
+    for name, ranking in scores.items():
+        keeps = keeps_of(ranking, noise, question, points)
+        for replacement, removal in removals.items():
+            masked = removal(question, keeps)
+            lines = torch.stack([torch.stack([left(original, m, f) for m in masked]) for f in FIGURES]).cpu()
+            found[name, replacement] = lines.view(len(FIGURES), 2, points, -1)
+    return found
 
 
 def keeps_of(

@@ -21,13 +21,13 @@ from .fine_tune import FineTuneConfig
 
 
 def _keep_set() -> FitConfig:
-    return recipe("vision", margin=0.1, steps=2000, batch_size=128, depths_per_step=2, hidden=96)
+    return recipe("vision", margin=0.1, steps=1500, batch_size=128, depths_per_step=2, hidden=96)
 
 
 def _ranking() -> FitConfig:
     # Removed patches become the mean, as they do when the curves are drawn, and no method has a say in it.
-    changes = {"steps": 1500, "batch_size": 256, "pairs": 8, "hidden": 256, "start": "mean", "validate_every": 500}
-    return recipe("ranking", measure="log-odds", **changes)
+    changes = {"steps": 800, "batch_size": 256, "pairs": 8, "hidden": 256, "start": "mean", "validate_every": 400}
+    return recipe("ranking", measure="log-odds", sizes="half", **changes)
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,15 @@ class Size:
     every: Annotated[int, "gates read every so many blocks, counted from the last"] = 4
     ask: Annotated[Literal["nowhere", "prefix"], "prefix: gates read [CLS] beside their patch; or nowhere"] = "prefix"
     bf16: Annotated[bool, "on a GPU, compute in bfloat16 where that is safe"] = True
-    points: Annotated[int, "of a perturbation curve"] = 17
+    compile: Annotated[bool, "on a GPU, compile the blocks where a model is only run again and again"] = True
+    points: Annotated[int, "of a perturbation curve"] = 13
     samples: Annotated[int, "masks RISE draws per image"] = 1000
     steps: Annotated[int, "points on the way of integrated gradients"] = 50
-    rows: Annotated[int, "images in one pass when nothing is trained"] = 4096
+    rows: Annotated[int, "images in one pass when nothing is trained"] = 8192
     batch: Annotated[int, "images whose curves are measured together"] = 250
     published: Annotated[int, "images of the published protocol"] = 50
     shown: Annotated[int, "images in the pictures"] = 8
-    tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(6, 256, 1e-4, bf16=True))
+    tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(4, 256, 1e-4, bf16=True))
     keep_set: FitConfig = field(default_factory=_keep_set)
     ranking: FitConfig = field(default_factory=_ranking)
 
@@ -83,9 +84,15 @@ def fit_keep_set(model: Adapter, task: StoredImages, size: Size, seed: int, path
 
 def fit_ranking(model: Adapter, task: StoredImages, size: Size, seed: int, path: Path) -> tuple[Fit, dict[str, Any]]:
     """Fit the ranking of a seed, or read it back."""
-    config, narrow = change(size.ranking, {"seed": seed}), at_the_ends(model)
+    narrow = at_the_ends(model)
+    config = change(size.ranking, {"seed": seed, "compile": compiles(size, model)})
     masks = config.comparison.pairs  # two sets forward each, which is what a mask takes forward and back
     return _once(path, narrow, task, config, masks, load_fit, lambda: fit(narrow, task, config), save_fit)
+
+
+def compiles(size: Size, model: Adapter) -> bool:
+    """Say whether blocks are compiled: on a CPU that takes longer than it saves."""
+    return size.compile and model.device.type == "cuda"
 
 
 def at_the_ends(model: Adapter) -> Adapter:
