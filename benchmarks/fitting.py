@@ -6,7 +6,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from diffmask.gates.probe import Probe
 from diffmask.gates.votes import Votes
-from diffmask.models.adapter import Adapter
 from diffmask.objective.objective import Objective
 from diffmask.training.cache import Cache
 from diffmask.training.fit import Fit
@@ -66,12 +64,10 @@ def one_step(
     cache: Cache | None = None,
     size: int = BATCH,
     optimizer: torch.optim.Optimizer | None = None,
-    recordable: bool = False,
 ) -> Callable[..., None]:
     """Return one whole training step at one depth: look, vote, mask, run again, backward, update.
 
-    The step names what it makes, for whoever counts its memory. One that is `recordable` as a CUDA graph has its batch
-    on the device, and draws from the generator that recordings know.
+    The step names what it makes, for whoever counts its memory.
     """
     probe: Probe = fitted.probe
     objective = Objective(fitted.config.objective, probe.depth_count).to(subject.model.device)
@@ -79,10 +75,6 @@ def one_step(
     rows, device = [row % BATCH for row in range(size)], subject.model.device
     batch = subject.task.collate(rows)
     noise = torch.Generator(device).manual_seed(0)
-    if recordable:
-        batch, noise = batch.to(device), torch.cuda.default_generators[torch.cuda.current_device()]
-        for group in updates.param_groups:
-            group["capturable"] = True
 
     def run(name: Name = unnamed) -> None:
         name(STATES)
@@ -124,58 +116,6 @@ def _steps(subject: Subject, repeats: int, label: str, size: int) -> list[dict[s
 
         found = ratios(runs, plain, repeats)
     return [{"part": "step", "model": subject.name, "measure": measure, **each} for measure, each in found.items()]
-
-
-def launches(device: str, repeats: int) -> list[dict[str, Any]]:
-    """Compare steps of few launches with a plain forward pass that has as few: their blocks compiled, or all recorded.
-
-    On a GPU alone: elsewhere nothing waits for a launch.
-    """
-    if device != "cuda":
-        return []
-    subject, rows = minilm(device), list[dict[str, Any]]()
-    batch, last = subject.batch(), len(subject.model.sites) - 1
-    with subject.model.frozen():
-        step_of = {"input": last, "hidden": last // 2}
-
-        @torch.no_grad()
-        def plain() -> None:
-            subject.model(batch)
-
-        runs = {
-            kind: one_step(subject, subject.fit(kind=kind), depth, recordable=True) for kind, depth in step_of.items()
-        }
-        for how, fewer in (("compiled", partial(compiled, subject.model)), ("recorded", replayed)):
-            forward = fewer(plain)
-            for kind, run in runs.items():
-                found = ratios({kind: fewer(run)}, forward, repeats)[kind]
-                measure = f"{kind}, depth {step_of[kind]}, {how} ÷ forward, {how}"
-                rows.append({"part": "launches", "model": subject.name, "measure": measure, **found})
-    return rows
-
-
-def compiled(model: Adapter, run: Callable[[], object]) -> Callable[[], None]:
-    """Return a run in which the blocks of the model are compiled."""
-
-    def fewer() -> None:
-        with model.compiled():
-            run()
-
-    return fewer
-
-
-def replayed(run: Callable[[], object]) -> Callable[[], None]:
-    """Return the replay of a run that was recorded as a CUDA graph; what it draws is the same each time."""
-    apart = torch.cuda.Stream()
-    with torch.cuda.stream(apart):  # warms up, as a recording has to
-        for _ in range(3):
-            run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    replay: Callable[[], None] = graph.replay
-    return replay
 
 
 def step_summary(rows: list[dict[str, Any]]) -> dict[str, float]:

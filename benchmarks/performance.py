@@ -30,7 +30,6 @@ PARTS: dict[str, Callable[[str, int], list[dict[str, Any]]]] = {
     "rivals": lambda device, _: explaining.rivals(device),
     "recorded": lambda device, _: explaining.alike(device),
     "steps": fitting.steps,
-    "launches": fitting.launches,
     "memory": lambda device, _: fitting.memory(device),
     "fit": lambda device, _: [treebank.whole_fit(device, 1 if device == "cuda" else 20)],
     "growth": lambda device, _: growth.measure(device),

@@ -41,7 +41,7 @@ def _measured(value: float | None, sign: str, bar: float) -> str:
 
 def _growth(row: Mapping[str, Any]) -> str:
     """Show how time grows with units, layers or examples, as the power of their number, beside the model's own."""
-    what = row["measure"].removeprefix("slope over ")
+    what = row["measure"].removeprefix("slope over ") + (", GPU" if row["device"] == "cuda" else "")
     return (
         f"| explain grows with {what}, to the power of | {_number(row['ratio'])} | the model's: {row['forward']:.3g} |"
     )
