@@ -103,18 +103,19 @@ def _steps(subject: Subject, repeats: int, label: str, size: int) -> list[dict[s
     with subject.model.frozen():
         cache = Cache(subject.model, subject.task, "memory", 4 << 30, subject.model.device)
         cache.look(list(range(BATCH)), subject.task.collate(range(BATCH)), last)
-        runs = {
-            f"{kind}, depth {depth}{name}{label}": one_step(subject, subject.fit(kind=kind), depth, known, size)
-            for kind, depths in (("input", [last]), ("hidden", range(last + 1)))
-            for depth in depths
-            for name, known in (("", None), (", cached", cache))
-        }
 
         @torch.no_grad()
         def plain() -> None:
             subject.model(batch)
 
-        found = ratios(runs, plain, repeats)
+        # One probe at a time, as in a fit: beside many others, the host's memory is scattered, and a step slower.
+        found = {}
+        for kind, depths in (("input", [last]), ("hidden", range(last + 1))):
+            for depth in depths:
+                for name, known in (("", None), (", cached", cache)):
+                    run = one_step(subject, subject.fit(kind=kind), depth, known, size)
+                    measure = f"{kind}, depth {depth}{name}{label}"
+                    found |= ratios({measure: run}, plain, repeats)
     return [{"part": "step", "model": subject.name, "measure": measure, **each} for measure, each in found.items()]
 
 
