@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,9 +131,19 @@ def main() -> None:
             parser.error(f"--merge: {error}")
         write(given.output, devices)
         return
-    for name in given.parts:
-        add(devices, given.device, measure(given.device, name, given.repeats))
-        write(given.output, devices)
+    if len(given.parts) > 1:
+        for name in given.parts:
+            apart(name, given)
+        return
+    (name,) = given.parts
+    add(devices, given.device, measure(given.device, name, given.repeats))
+    write(given.output, devices)
+
+
+def apart(name: str, given: argparse.Namespace) -> None:
+    """Measure a part in a process of its own: what another left in the memory of the host would make it slower."""
+    words = ["--device", given.device, "--parts", name, "--repeats", str(given.repeats), "--output", str(given.output)]
+    subprocess.run([sys.executable, "-m", "benchmarks.performance", *words], check=True)
 
 
 if __name__ == "__main__":
