@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from diffmask.attribution.leave_one_out import LeaveOneOut
 from diffmask.attribution.method import Question
@@ -30,12 +31,28 @@ def over_forward(subject: Subject, repeats: int, batches: int = 1, size: int = B
         "explain and verify": lambda: explain(fitted, rows, batch_size=size, record=True),
     }
     found = ratios(ours, lambda: _forward(subject, rows, size, subject.read), repeats)
+    linear = subject.fit(voter="linear")
+    sums = {"explain, linear voters": lambda: explain(linear, rows, verify=False, batch_size=size, record=True)}
+    found |= ratios(sums, lambda: _forward(subject, rows, size, subject.read), repeats)
     if subject.model.device.type == "cuda":
         slow = {"explain, not recorded": lambda: explain(fitted, rows, verify=False, batch_size=size)}
         found |= ratios(slow, lambda: _forward(subject, rows, size, subject.read), repeats)
         again, fast = Recorded(subject.read), {"explain ÷ forward, both recorded": ours["explain"]}
         found |= ratios(fast, lambda: _forward(subject, rows, size, again), repeats)
     return found
+
+
+def operations(subject: Subject) -> dict[str, float]:
+    """Count the operations of an explanation beside those of a forward pass: gates cost time where they compute."""
+    fitted, rows, counts = subject.fit(), range(BATCH), list[int]()
+    for run in (
+        lambda: explain(fitted, rows, verify=False, batch_size=BATCH),
+        lambda: _forward(subject, [*rows], BATCH, subject.read),
+    ):
+        with FlopCounterMode(display=False) as counter:
+            run()
+        counts.append(counter.get_total_flops())
+    return {"ratio": counts[0] / counts[1]}
 
 
 @torch.no_grad()
@@ -53,6 +70,7 @@ def measure(device: str, repeats: int) -> list[dict[str, Any]]:
     for make, own in ((minilm, repeats), (vit, max(2, repeats // 3)), (smollm2, max(2, repeats // 3))):
         subject = make(device, dtype)
         rows += [_row(subject, name, found) for name, found in over_forward(subject, own, batches).items()]
+        rows.append(_row(subject, "operations of explain ÷ those of a forward pass", operations(subject)))
         if device == "cuda" and make is minilm:
             large = over_forward(subject, own, batches, LARGE)
             rows += [_row(subject, f"{name}, batch {LARGE}", found) for name, found in large.items()]

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from diffmask.gates.probe import make_probe
+from diffmask.gates.voter import LinearVoter
 from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
 from diffmask.settings import change
@@ -51,7 +52,7 @@ class Subject:
         sites = self.model.sites.names
         probe = make_probe(sites, [self.width] * len(sites), settings.probe).to(self.model.device)
         for voter in probe.voters:
-            nn.init.normal_(voter.last.weight, std=0.3)
+            nn.init.normal_(voter.weights if isinstance(voter, LinearVoter) else voter.last.weight, std=0.3)
         return Fit(self.model, self.task, probe, settings, [], [], [], "")
 
 
