@@ -57,13 +57,14 @@ def marks_of(
     row, this would take longer than the pass of a small model that it is there to save. Of a padded batch, tensors that
     are not per position are left alone: their size may be that of the padding.
     """
-    marks, places = np.zeros(len(real), np.int64), real.cumsum(1).sub(1).clamp_min(0).numpy()
+    marks, counted = np.zeros(len(real), np.int64), real.numpy()
+    places = (counted.cumsum(1) - 1).clip(0)
     for number, tensor in enumerate(each for each in inputs if each.dim() and len(each) == len(real)):
         words = tensor.detach().contiguous().view(WORDS[tensor.element_size()])
         if tensor.shape[:2] == real.shape:
             found = _here(words.reshape(*real.shape, -1)) + 1  # so that zeros count, too
             weights = _weights(number, places.shape[1] * found.shape[2]).reshape(-1, found.shape[2])[places]
-            marks += np.where(real.numpy()[..., None], found * weights, 0).sum((1, 2))
+            marks += np.where(counted[..., None], found * weights, 0).sum((1, 2))
         elif not padded or tensor.dim() == 1:
             flat = words.reshape(len(real), -1)  # where it is: a task may hold its images on a GPU
             some = _here(flat[:, :: flat.shape[1] // COMPARED + 1]) + 1
@@ -73,7 +74,7 @@ def marks_of(
 
 def _here(words: Tensor) -> NDArray[np.int64]:
     """Return whole numbers on the host, where most of them are already."""
-    found: NDArray[np.int64] = words.cpu().numpy().astype(np.int64)
+    found: NDArray[np.int64] = (words if words.device.type == "cpu" else words.cpu()).numpy().astype(np.int64)
     return found
 
 
