@@ -29,7 +29,7 @@ from ..tasks.pictures import open_picture, picture_folder
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit, fit
 from ..training.random import NOISE, generator
-from .cifar10_curves import KEEP_SET, RANKING, all_methods, rank
+from .cifar10_curves import KEEP_SET, RANKING, REFINED, all_methods, rank
 from .cifar10_fits import FULL, SMALL, Size, at_the_ends
 from .cifar10_model import adapt_to, measure_accuracy
 from .cifar10_summary import shown_images
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 SIDE, THUMBNAIL = 224, 112  # pixels of a picture as it is cut, and as it is shown
 # Those that are drawn: to leave out one patch at a time would take longer than all others together.
-COMPARED = (KEEP_SET, RANKING, "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
+COMPARED = (KEEP_SET, RANKING, REFINED, "grad-cam", "rollout", "chefer", "integrated-gradients", "rise")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ MODEST = Shape(
         FULL,
         every=12,
         batch=6,
-        samples=40,
+        samples=300,
         steps=8,
         rows=64,
         keep_set=change(FULL.keep_set, QUICK),
