@@ -118,7 +118,7 @@ def measure(device: str, part: str, repeats: int) -> dict[str, dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--merge", type=Path, help="measure nothing, and take over what another file has")
