@@ -165,8 +165,9 @@ def test_an_augmentation_that_shows_only_later_ends_the_remembering(caplog):
     assert not cache.heads and "another input of the same example" in caplog.text
 
 
-def test_a_flipped_image_is_another_one():
-    images = torch.linspace(0, 1, 8).round(decimals=1).repeat(2, 3, 64, 8)  # numbers with few bits
+@pytest.mark.parametrize(("dtype", "height"), [(torch.float32, 64), (torch.float64, 128)])
+def test_a_flipped_image_is_another_one(dtype, height):
+    images = torch.linspace(0, 1, 9)[:8].repeat(2, 3, height, 8).to(dtype)  # numbers with few bits
     real = torch.ones(2, 4, dtype=torch.bool)
     whole, flipped = (marks_of([some], real, padded=False) for some in (images, images.flip(3)))
     assert (whole != flipped).all() and (whole == marks_of([images.clone()], real, padded=False)).all()

@@ -62,12 +62,12 @@ def marks_of(
     for number, tensor in enumerate(each for each in inputs if each.dim() and len(each) == len(real)):
         words = tensor.detach().contiguous().view(WORDS[tensor.element_size()])
         if tensor.shape[:2] == real.shape:
-            found = _here(words.reshape(*real.shape, -1)) + 1  # so that zeros count, too
+            found = _here(words.reshape(*real.shape, -1))
             weights = _weights(number, places.shape[1] * found.shape[2]).reshape(-1, found.shape[2])[places]
             marks += np.where(counted[..., None], found * weights, 0).sum((1, 2))
         elif not padded or tensor.dim() == 1:
             flat = words.reshape(len(real), -1)  # where it is: a task may hold its images on a GPU
-            some = _here(flat[:, :: flat.shape[1] // COMPARED + 1]) + 1
+            some = _here(flat[:, :: flat.shape[1] // COMPARED | 1])  # odd: both halves of a number have their turn
             marks += (some * _weights(number, some.shape[1])).sum(1)
     return marks
 
