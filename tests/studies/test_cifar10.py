@@ -24,6 +24,7 @@ from diffmask.studies.cifar10_curves import (
     FIGURES,
     KEEP_SET,
     RANKING,
+    REFINED,
     REPLACEMENTS,
     Curves,
     keeps_of,
@@ -31,7 +32,7 @@ from diffmask.studies.cifar10_curves import (
 from diffmask.studies.cifar10_fits import SMALL
 from diffmask.studies.cifar10_model import make_classifier, patch_of, shifted
 from diffmask.studies.cifar10_published import TABLE_1
-from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, times_of
+from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, summarise_kept, times_of
 from diffmask.studies.cifar10_time import Timing
 from diffmask.studies.setup import Setup
 from diffmask.tasks.cifar10 import pack_images
@@ -80,6 +81,7 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     summary = json.loads(setup.output.read_text())["summary"]
     assert {"accuracy", "images", "seeds", "fit_seconds", *COLUMNS, "published_protocol"} <= set(summary)
     assert summary["images"] == 4 and summary["seeds"] == 1
+    assert all(0 <= low <= mean <= high <= 1 for mean, low, high in summary["kept"]["share"].values())
     for column in COLUMNS:
         assert all(low <= mean <= high for mean, low, high in summary[column].values())
     turned, plain = (summary["difference"][name][0] for name in (f"{RANKING}, reversed", RANKING))
@@ -143,6 +145,27 @@ def test_keeps_remove_the_first_of_each_order():
 def test_areas_are_taken_over_the_share_removed():
     left = torch.tensor([1.0, 0.5, 0.0]).view(1, 1, 3, 1).expand(1, 2, 3, 2)
     assert torch.allclose(Curves(torch.tensor([0.0, 0.5, 1.0]), left).areas, torch.tensor(0.5))
+
+
+def test_what_is_kept_is_the_smallest_share_that_held_the_margin():
+    distances = torch.tensor([[0.0, 0.05, 0.3, 0.08, 2.0], [0.0, 0.2, 0.3, 0.4, 2.0]])  # falls again: still measured
+    left = -distances.T.view(1, 1, 5, 2).expand(len(FIGURES), 2, 5, 2)
+    found = Curves(torch.linspace(0, 1, 5), left).kept(0.1)
+    assert found.tolist() == [0.25, 1.0]
+    with_other_measures = torch.where(
+        torch.arange(len(FIGURES)).view(-1, 1, 1, 1) == FIGURES.index("negative-kl"), left, -9
+    )
+    assert torch.equal(Curves(torch.linspace(0, 1, 5), with_other_measures).kept(0.1), found)
+
+
+def test_the_smallest_keep_sets_are_compared_image_by_image():
+    shares = {REFINED: 0.2, "rise": 0.3, "random": 0.9, "ranking": 0.1}
+    seed = {(name, how): torch.full((40,), share) for name, share in shares.items() for how in REPLACEMENTS}
+    found = summarise_kept([seed, {key: value + 0.1 for key, value in seed.items()}])
+    assert found["share"][REFINED] == pytest.approx([0.25] * 3)
+    assert found["seed_spread"]["rise"] == pytest.approx(0.05)
+    assert found["first"]["rival"] == "rise"  # not the ranking, which is ours
+    assert found["first"]["smaller_by"] == pytest.approx([0.1] * 3)
 
 
 def test_an_interval_is_the_one_of_the_evaluation_room():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from diffmask.errors import DataError
-from diffmask.studies.sentiment import SMALL, Job, Size, check_first, config, is_main, plan
+from diffmask.studies.sentiment import SMALL, Job, Size, check_first, config, fit_seconds, is_main, plan
 from diffmask.studies.sentiment_figures import kept_layers, word_at
 from diffmask.studies.sentiment_summary import summarise
 from diffmask.tasks.sst import parse_tree
@@ -73,6 +73,13 @@ def test_without_the_first_seed_of_each_kind_there_is_nothing_to_show():
     check_first([Job(0, "hidden"), Job(0, "input"), Job(3, "input")])
     with pytest.raises(DataError, match=r"hidden-0.1-0 is not finished, .*: finish it with --jobs 1"):
         check_first([Job(0, "input"), Job(1, "hidden")])
+
+
+def test_the_fits_of_a_seed_are_timed_together_and_the_slowest_seed_counts():
+    jobs = [Job(0, "hidden"), Job(0, "input"), Job(1, "hidden"), Job(1, "input"), Job(0, "input", 0.5)]
+    done = {number: {"fit_seconds": seconds} for number, seconds in enumerate([10.0, 40.0, 30.0, 25.0, 99.0])}
+    assert fit_seconds(jobs, done) == {"input": 40.0, "hidden": 30.0, "both": 55.0}
+    assert fit_seconds(jobs, {**done, 1: {}}) is None  # taken over from code without a clock
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("input", 7), ("hidden", 5)])

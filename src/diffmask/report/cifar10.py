@@ -63,14 +63,16 @@ def _protocol(found: Mapping[str, Any]) -> str:
 
 def _areas(summary: Mapping[str, Any]) -> str:
     """Return a line per method, the best difference first: areas with intervals, and the spread over seeds."""
-    head = f"| {summary['images']} images, {summary['seeds']} seeds | {' | '.join(COLUMNS.values())} | seed spread |"
-    lines = [head, "|---" * 5 + "|"]
+    kept = summary.get("kept", {}).get("share", {})  # older results have none
+    heads = [f"{summary['images']} images, {summary['seeds']} seeds", *COLUMNS.values(), "seed spread"]
+    heads += ["kept at the margin ↓"] if kept else []
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for name in sorted(summary["difference"], key=lambda name: -summary["difference"][name][0]):
         cells = [_cell(summary[column][name]) for column in COLUMNS]
         spread = summary["seed_spread"]["difference"].get(name)
-        lines.append(
-            f"| {NAMES.get(name, name)} | {' | '.join(cells)} | {'–' if spread is None else f'{spread:.4f}'} |"
-        )
+        cells.append("–" if spread is None else f"{spread:.4f}")
+        cells += [_cell(kept[name]) if name in kept else "–"] if kept else []
+        lines.append(f"| {NAMES.get(name, name)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

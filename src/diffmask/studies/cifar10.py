@@ -3,7 +3,8 @@
 Each seed fine-tunes its own classifier, then fits a keep set and a ranking on training images. Epochs and fits are
 chosen on training images set apart; everything reported is on test images that nothing else saw. Areas are of the
 probability of the predicted class, averaged over three replacements; `difference` is the area with the least important
-patches first less the area with the most important first, and larger is better.
+patches first less the area with the most important first, and larger is better. `kept` is what an order makes of a keep
+set: the smallest share of patches, taken from its top, that was measured to hold the margin.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from ..settings import change
 from ..storage import load_tensors, save_tensors
 from ..tasks.cifar10 import CLASSES, read_cifar10
 from ..tasks.stored_images import StoredImages
-from .cifar10_curves import FIGURES, LEARNED, all_methods, measure_curves, rank
+from .cifar10_curves import FIGURES, LEARNED, Curves, all_methods, measure_curves, rank
 from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
 from .cifar10_model import load_cifar10, measure_accuracy, patch_of, train_cifar10
 from .cifar10_published import beside_published, published_protocol
-from .cifar10_summary import Areas, rows_of, shown_images, summarise
+from .cifar10_summary import rows_of, shown_images, summarise, summarise_kept
 from .cifar10_time import computing, explain_cost
 from .result import write_result
 from .seeds import made_with, run_seeds
 from .setup import News, Setup
 from .trained import device
 
-MEASURED = "measured test images"
+MEASURED, AREAS, KEPT = "measured test images", "areas", "kept"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def run(setup: Setup) -> News:
         done[seed] = found
         yield _line(seed, found)
     seeds = [done[seed] for seed in sorted(done)]
-    areas = [read_areas(work, seed) for seed in sorted(done)]
+    areas = [read_measured(work, seed, AREAS) for seed in sorted(done)]
+    kept = [read_measured(work, seed, KEPT) for seed in sorted(done)]
     more = {
         "settings": repr(size),
         "made_with": made_with(work, setup.seeds),
@@ -65,7 +67,7 @@ def run(setup: Setup) -> News:
         "shown": seeds[0]["shown"],
     }
     protocol = beside_published([found["published"] for found in seeds])
-    summary = summarise(areas, seeds, protocol)
+    summary = {**summarise(areas, seeds, protocol), "kept": summarise_kept(kept)}
     yield write_result(setup.output, "cifar10", setup.command, sorted(done), summary, rows_of(areas), **more)
 
 
@@ -96,8 +98,7 @@ def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> di
             "curves": mean_curves(curves),
             "shown": shown_images(fitted, scores, found.test[: size.shown], found.labels),
         }
-    tensors = {f"{name}/{how}": curve.areas.cpu().contiguous() for (name, how), curve in curves.items()}
-    save_tensors(work / f"areas-{seed}.safetensors", MEASURED, tensors, {"figures": list(FIGURES)})
+    save_measured(work, seed, curves, size.keep_set.objective.margin)
     return result
 
 
@@ -145,11 +146,22 @@ def mean_curves(curves: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     return found
 
 
-def read_areas(work: Path, seed: int) -> Areas:
-    """Read what was measured of every image back."""
-    tensors, _ = load_tensors(work / f"areas-{seed}.safetensors", MEASURED)
-    split = {tuple(key.split("/")): value for key, value in tensors.items()}
-    return {(name, how): value for (name, how), value in split.items()}
+def save_measured(work: Path, seed: int, curves: Mapping[tuple[str, str], Curves], margin: float) -> None:
+    """Keep the areas of every image's curves, and the smallest share of it that was measured to hold the margin."""
+    measured = {AREAS: lambda curve: curve.areas, KEPT: lambda curve: curve.kept(margin)}
+    tensors = {
+        f"{what}/{name}/{how}": measure(curve).cpu().contiguous()
+        for what, measure in measured.items()
+        for (name, how), curve in curves.items()
+    }
+    save_tensors(work / f"measured-{seed}.safetensors", MEASURED, tensors, {"figures": list(FIGURES)})
+
+
+def read_measured(work: Path, seed: int, wanted: str) -> dict[tuple[str, str], Tensor]:
+    """Read one of the things that were measured of every image back, by method and replacement."""
+    tensors, _ = load_tensors(work / f"measured-{seed}.safetensors", MEASURED)
+    split = ((key.split("/"), value) for key, value in tensors.items())
+    return {(name, how): value for (what, name, how), value in split if what == wanted}
 
 
 def _line(seed: int, found: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ CHEFER_READ = "chefer, all that is read"  # not the row of [CLS] alone, which is
 DISCARDING, DISCARDING_MAX = "rollout, 0.9 discarded", "rollout, max, 0.9 discarded"
 REPLACEMENTS = ("mean", "zero", "noise")
 LEARNED = "learned baseline"
+MOST, LEAST = 0, 1  # the two ways of a curve: which patches go first
 FIGURES: tuple[Figure, ...] = ("probability", "log-probability", "negative-kl", "agreement")
 STATISTICS = 2048  # training images that say what is usual at the input
 
@@ -155,6 +156,15 @@ class Curves:
 
     removed: Float[Tensor, " point"]
     left: Float[Tensor, "figure way point image"]
+
+    def kept(self, margin: float) -> Float[Tensor, " image"]:
+        """Return the smallest share that was measured to hold the margin as each image lost its least important first.
+
+        Shares are those of the curve's points: a finer search could only find smaller ones.
+        """
+        distance = -self.left[FIGURES.index("negative-kl"), LEAST]  # (point, image)
+        shares = (1 - self.removed).unsqueeze(1).expand_as(distance)
+        return shares.masked_fill(distance > margin, 1.0).amin(0)
 
     @property
     def areas(self) -> Float[Tensor, "figure way image"]:

@@ -22,6 +22,8 @@ from .cifar10_curves import (
     DISCARDING_MAX,
     FIGURES,
     KEEP_SET,
+    LEAST,
+    MOST,
     OURS,
     RANKING,
     REFINED,
@@ -31,7 +33,6 @@ from .cifar10_curves import (
 Areas = Mapping[tuple[str, str], Float[Tensor, "figure way image"]]  # by method and replacement
 # The rivals of the paper, each in every form that was measured.
 PUBLISHED = ("grad-cam", "rollout", DISCARDING, DISCARDING_MAX, "chefer", CHEFER_READ)
-MOST, LEAST = 0, 1
 RESAMPLES = 2000
 PROBABILITY = FIGURES.index("probability")
 # What of the areas each column holds; larger is better in all but the first.
@@ -117,6 +118,20 @@ def summarise(
         "ranking_among_published": {column: first(areas, RANKING, column, PUBLISHED) for column in COLUMNS},
         "refined": {column: first(areas, REFINED, column) for column in COLUMNS},
         "published_protocol": dict(protocol),
+    }
+
+
+def summarise_kept(kept: Sequence[Mapping[tuple[str, str], Float[Tensor, " image"]]]) -> dict[str, Any]:
+    """Reduce the shares kept at the margin to each method's mean, and say by how much ours is smaller than the best."""
+    names = list(dict.fromkeys(name for name, _ in kept[0]))
+    each = {name: [torch.stack([seed[name, how] for how in REPLACEMENTS]).mean(0) for seed in kept] for name in names}
+    means = {name: torch.stack(seeds).mean(0) for name, seeds in each.items()}
+    rival = min((name for name in names if name not in OURS), key=lambda name: float(means[name].mean()))
+    gap = difference_interval(means[rival], means[REFINED])
+    return {
+        "share": {name: interval(seeds) for name, seeds in each.items()},
+        "seed_spread": {name: pstdev([float(seed.mean()) for seed in seeds]) for name, seeds in each.items()},
+        "first": {"method": REFINED, "rival": rival, "smaller_by": [gap.mean, gap.low, gap.high]},
     }
 
 

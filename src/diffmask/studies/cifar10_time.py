@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from ..models.adapter import Adapter
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit
 from ..training.step import look
+from .trained import clock
 
 WARM, TIMED = 3, 10  # passes before a clock runs, and while it does
 
@@ -75,13 +75,6 @@ def forward_seconds(model: Adapter, task: StoredImages, rows: int) -> float:
     batch = task.collate(task.train[:rows])
     with model.frozen():
         return min(_seconds(lambda: task.read(model(batch), batch), model.device)) / len(batch)
-
-
-def clock(device: torch.device) -> float:
-    """Read the clock when a GPU has finished what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 @torch.no_grad()

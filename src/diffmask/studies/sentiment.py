@@ -7,7 +7,7 @@ calibrated on the dev sentences, and everything is reported on the test sentence
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from .sentiment_figures import figures, prepare_tags
 from .sentiment_summary import summarise
 from .setup import News, Setup
 from .spread import spread
-from .trained import device, load_classifier, train_classifier
+from .trained import clock, device, load_classifier, train_classifier
 
 MARGINS = (0.1, 0.5)  # the released code's margin, and the paper's
 PROBED = "probed test sentences"
@@ -89,6 +89,7 @@ def run(setup: Setup) -> News:
     main = [jobs[number] for number in sorted(done) if is_main(jobs[number])]
     check_first(main)
     stability = {kind: study.spread([job for job in main if job.kind == kind]) for kind in KINDS}
+    summary = {**summarise(rows, stability), "fit_seconds": fit_seconds(jobs, done)}
     more = {
         "margins": sorted({row["margin"] for row in rows}),
         "unfinished": [job.name for number, job in enumerate(jobs) if number not in done],
@@ -97,9 +98,7 @@ def run(setup: Setup) -> News:
         "stability": stability,
         "figures": figures(study, jobs),
     }
-    yield write_result(
-        setup.output, "sentiment", setup.command, range(setup.seeds), summarise(rows, stability), rows, **more
-    )
+    yield write_result(setup.output, "sentiment", setup.command, range(setup.seeds), summary, rows, **more)
 
 
 KINDS = ("input", "hidden")
@@ -135,6 +134,19 @@ def is_main(job: Job) -> bool:
     return job.margin == MARGINS[0] and not job.change
 
 
+def fit_seconds(jobs: Sequence[Job], done: Mapping[int, Mapping[str, Any]]) -> dict[str, float] | None:
+    """Return how long the fits of a seed took, for the slowest seed, beside whatever else ran at the same time.
+
+    Runs of older code, which did not look at the clock, have none.
+    """
+    main = [number for number in done if is_main(jobs[number])]
+    if not all("fit_seconds" in done[number] for number in main):
+        return None
+    taken = {(jobs[number].seed, jobs[number].kind): float(done[number]["fit_seconds"]) for number in main}
+    each = {kind: max(seconds for (_, k), seconds in taken.items() if k == kind) for kind in KINDS}
+    return {**each, "both": max(sum(taken.get((seed, kind), 0.0) for kind in KINDS) for seed, _ in taken)}
+
+
 def check_first(finished: Sequence[Job]) -> None:
     """Refuse to sum up without the first seed of each kind, which the figures show."""
     for job in (Job(0, kind) for kind in KINDS):
@@ -153,7 +165,9 @@ def config(job: Job, size: Size) -> FitConfig:
 def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int) -> dict[str, Any]:
     """Fit a probe, run it over the test sentences, and save what it said."""
     job, study = jobs[number], Sentiment(data, work, size)
+    began = clock(device())
     fitted = fit(study.model, study.task, config(job, size), directory=work / job.name)
+    seconds = clock(device()) - began
     save_fit(fitted, work / f"{job.name}.safetensors")
     shutil.rmtree(work / job.name)  # or other code would find it finished, and take it for its own
     study.model.model.to(device())
@@ -167,6 +181,7 @@ def run_job(jobs: Sequence[Job], size: Size, data: Path, work: Path, number: int
         "rows": rows,
         "masked": sum(row["certified_masked"] for row in rows) / len(rows),
         "divergence_max": max(row["certified_divergence"] for row in rows),
+        "fit_seconds": seconds,
     }
 
 

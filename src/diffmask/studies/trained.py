@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,13 @@ FIGURES = "fine-tuned.json"  # written last: what has it is complete
 def device() -> torch.device:
     """Return where studies run: a GPU if there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def clock(device: torch.device) -> float:
+    """Read the clock when a GPU has finished what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def train_classifier(
