@@ -6,6 +6,7 @@ import sys
 import pytest
 import typer
 
+from diffmask.cli import main as command
 from diffmask.cli.common import STOPPED, check_place, number_or_name, stoppable, was_interrupted
 from diffmask.errors import StorageError
 
@@ -54,3 +55,24 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(tmp_path):
 
 def test_what_is_typed_is_a_number_or_a_name():
     assert [number_or_name(typed) for typed in ("3", "-1", "layer.1", "-", "²")] == [3, -1, "layer.1", "-", "²"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["explain", "Dull."],
+        ["explain", "Dull.", "--kind", "hidden"],
+        ["explain", "--input", "texts.txt", "--output", "out"],
+        ["compare", "Dull."],
+        ["serve", "embedded", "--port", "0"],
+    ],
+)
+def test_a_model_without_its_run_is_refused_and_not_left_aside(asked, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("Dull.\n")
+    monkeypatch.setattr(sys, "argv", ["diffmask", *asked, "--model", "./mine", "--device", "cpu"])
+    with pytest.raises(SystemExit) as done:
+        command.main()
+    said = capsys.readouterr().err
+    assert done.value.code == 2 and "comes with its own model and takes no model, got './mine'" in said
+    assert "`diffmask fit MODEL`, then name what that wrote, with --run" in said and not (tmp_path / "out").exists()

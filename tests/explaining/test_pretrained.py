@@ -150,6 +150,20 @@ def test_the_embedded_probes_have_names():
         from_pretrained("embedded:layers")
 
 
+@pytest.mark.parametrize("what", ["model", "tokenizer", "revision"])
+def test_what_the_embedded_probes_would_leave_aside_is_refused(what):
+    wanted = rf"'embedded' comes with its own model and takes no {what}, got '/nowhere': fit a probe .* with --run"
+    with pytest.raises(SettingError, match=wanted):
+        from_pretrained("embedded", **{what: "/nowhere"})
+
+
+def test_what_is_given_to_an_embedded_probe_loaded_is_refused_by_its_class(fitted):
+    with pytest.raises(SettingError, match="takes no task, got a TextClassification"):
+        from_pretrained("embedded", task=fitted.task)
+    with pytest.raises(SettingError, match="takes no model, got a BertForSequenceClassification"):
+        from_pretrained("embedded:hidden", model=fitted.model.model, tokenizer=fitted.task.tokenizer)
+
+
 def test_a_directory_that_is_no_run_is_one_sentence(tmp_path):
     with pytest.raises(StorageError, match=r"no saved probe, as it has no diffmask.json"):
         from_pretrained(tmp_path)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 RunName = Annotated[str, typer.Option(help="What `diffmask fit` wrote, or its name on the Hub.")]
-ModelPlace = Annotated[str | None, typer.Option(help="Where the model is now, if not where it was.")]
+ModelPlace = Annotated[str | None, typer.Option(help="Where the model of the run is now, if not where it was.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, … [default: a GPU if there is one].")]
 Source = Annotated[Path | None, typer.Option("--input", help="A table of texts, a .txt of lines, a folder of images.")]
 TextColumn = Annotated[str, typer.Option(help="The column of the text.")]

@@ -51,6 +51,7 @@ def from_pretrained(
     With `strict`, a text that is too long is refused, not cut.
     """
     if str(directory).partition(":")[0] == EMBEDDED and not Path(directory).exists():
+        _check_none_given(str(directory), model=model, tokenizer=tokenizer, task=task, revision=revision)
         return _moved(_embedded(str(directory), strict), device, dtype)
     place = fetch(directory, revision, "saved probe", [PROBE, RECORD])
     record = read_record(place.path)
@@ -65,6 +66,17 @@ def from_pretrained(
     if fitted.config != from_dict(FitConfig, record["settings"], f"{place.name}/{RECORD}"):
         raise StorageError(f"{place.name}: {PROBE} and {RECORD} are of different fits: save the probe again")
     return _moved(fitted, device, dtype)
+
+
+def _check_none_given(name: str, **given: Any) -> None:
+    """Refuse what the embedded probes would leave aside: they belong to the model that ships with them."""
+    if named := [what for what, value in given.items() if value is not None]:
+        value = given[named[0]]
+        got = f"'{value}'" if isinstance(value, str | Path) else f"a {type(value).__name__}"
+        raise SettingError(
+            f"'{name}' comes with its own model and takes no {named[0]}, got {got}: fit a probe to a model of yours "
+            "with `diffmask fit MODEL`, then name what that wrote, with --run or from_pretrained(DIRECTORY)"
+        )
 
 
 def _embedded(name: str, strict: bool) -> Fit:
