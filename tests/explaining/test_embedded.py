@@ -7,6 +7,8 @@ import torch
 import diffmask
 from diffmask.errors import DataError, DiffMaskError, StorageError
 from diffmask.explaining.embedded import embedded_model, load_embedded
+from diffmask.studies.demo import SENTENCES
+from diffmask.training import saved
 
 TEXT = "A fast, funny, highly enjoyable movie."
 
@@ -26,6 +28,26 @@ def test_each_kind_of_probe_belongs_to_the_model_and_explains(kind):
     explanation = diffmask.explain(fitted, [TEXT])[0]
     assert explanation.info["kind"] == kind and explanation.info["fingerprint"] == fitted.model.fingerprint
     assert explanation.units[1:4] == ("a", "fast", ",") and explanation.verification is not None
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+def test_another_precision_keeps_the_same_units(kind):
+    kept = {}
+    for dtype in ("float32", "bfloat16", "float16"):
+        fitted = diffmask.from_pretrained(f"embedded:{kind}", dtype=dtype)
+        kept[dtype] = [each.kept_units for each in diffmask.explain(fitted, SENTENCES)]
+    assert kept["float32"] == kept["bfloat16"] == kept["float16"]
+
+
+@pytest.mark.parametrize("kind", ["input", "hidden"])
+def test_what_the_probes_leave_out_changes_nothing_in_the_precision_they_were_fitted_in(kind, monkeypatch):
+    now = diffmask.explain(load_embedded(kind), SENTENCES)
+    monkeypatch.setattr(saved, "BLOWN_UP", -1.0)
+    before = load_embedded(kind)
+    assert any(bool((voter.scale == 1e6).any()) for voter in before.probe.voters)
+    for one, other in zip(now, diffmask.explain(before, SENTENCES), strict=True):
+        assert torch.equal(one.kept, other.kept)
+        torch.testing.assert_close(one.scores.exp(), other.scores.exp(), atol=1e-3, rtol=0)
 
 
 def test_explanations_carry_the_names_of_the_labels(fitted, tmp_path):

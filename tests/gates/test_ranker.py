@@ -52,6 +52,13 @@ def test_a_unit_is_scored_by_what_else_there_is_and_not_by_its_place(ranker):
     assert not torch.allclose(change[:, 2] - change[:, 3], torch.zeros(2), atol=1e-4)  # more than the mean has moved
 
 
+def test_what_never_varied_is_not_read(ranker):
+    ranker.standardise(torch.ones(6), torch.tensor([0.0] + [1.0] * 5))
+    state = torch.randn(2, 5, 6)
+    other = torch.cat([state[..., :1] + 0.01, state[..., 1:]], dim=-1)
+    assert torch.equal(ranker(state, VALID), ranker(other, VALID))
+
+
 def test_it_does_not_remember_weights_under_autocast(ranker):
     state = torch.randn(2, 5, 6)
     with torch.autocast("cpu", torch.bfloat16):

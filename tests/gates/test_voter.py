@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from diffmask.gates import voter as voters
-from diffmask.gates.voter import LinearVoter, PublishedVoter, Voter, ask, bounded
+from diffmask.gates.voter import LinearVoter, PublishedVoter, Voter, ask, bounded, scale_of
 
 
 @pytest.fixture(autouse=True)
@@ -71,10 +71,26 @@ def test_the_size_of_a_models_states_does_not_matter():
     assert torch.allclose(*votes, atol=1e-3)
 
 
-def test_a_state_that_never_varies_does_no_harm():
-    voter = trained(Voter(2, 8, start=0.0))
-    voter.standardise(torch.tensor([3.0, 0.0]), torch.tensor([0.0, 1.0]))
-    assert bool(voter(torch.tensor([[3.0, 0.5]])).isfinite().all())
+@pytest.mark.parametrize(
+    "make", [lambda: Voter(3, 8, start=0.0), lambda: LinearVoter(3, start=0.0)], ids=["mlp", "sum"]
+)
+def test_what_never_varied_is_not_read_however_another_precision_rounds_it(make):
+    voter = make()
+    for weight in voter.parameters():
+        torch.nn.init.normal_(weight)
+    voter.standardise(torch.tensor([3.1, 1e-3, 0.0]), torch.tensor([0.0, 1e-7, 1.0]))  # the second: by float32 alone
+    state = torch.tensor([[3.1, 1e-3, 0.5], [-2.0, 1e-3, 3.0]])
+    rounded = torch.cat([state[:, :2].bfloat16().float(), state[:, 2:]], dim=1)
+    assert torch.equal(voter(state), voter(rounded)) and voter(state).unique().numel() == 2
+
+
+def test_what_varies_little_beside_its_level_or_beside_other_numbers_is_still_read():
+    mean, std = torch.tensor([100.0, 0.0, 0.0]), torch.tensor([0.1, 1e-3, 20.0])
+    torch.testing.assert_close(scale_of(mean, std), 1 / std)
+
+
+def test_states_of_any_size_are_standardised():
+    torch.testing.assert_close(scale_of(torch.zeros(2), torch.tensor([1e-9, 2e-9])), torch.tensor([1e9, 5e8]))
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])

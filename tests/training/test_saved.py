@@ -4,8 +4,9 @@ import torch
 from diffmask.errors import StorageError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapter import Adapter
+from diffmask.storage import load_tensors, save_tensors
 from diffmask.training.fit import fit
-from diffmask.training.saved import load_fit, save_fit
+from diffmask.training.saved import KIND, load_fit, save_fit
 from toys import Evidence, evidence_model, evidence_task, small_recipe
 
 
@@ -51,3 +52,12 @@ def test_a_probe_whose_gates_read_other_states_is_refused(fitted, tmp_path):
     task.ask = "first"
     with pytest.raises(StorageError, match=r"was fitted to a task with ask=None.*make the task with the same"):
         load_fit(tmp_path / "probe.safetensors", evidence_model(), task)
+
+
+def test_a_probe_from_before_constants_were_left_out_leaves_them_out_when_loaded(fitted, tmp_path):
+    save_fit(fitted, path := tmp_path / "probe.safetensors")
+    tensors, info = load_tensors(path, KIND)
+    tensors["voters.0.scale"][1] = 1e6  # what a spread of 0 was once divided by
+    save_tensors(path, KIND, tensors, info)
+    found = load_fit(path, evidence_model(), evidence_task()).probe.voter(0).scale
+    assert found[1] == 0 and torch.equal(found[2:], fitted.probe.voter(0).scale[2:]) and bool((found[2:] > 0).all())

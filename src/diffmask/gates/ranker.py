@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from .voter import scale_of
+
 HEAD = 64  # width of an attention head
 
 
@@ -30,7 +32,7 @@ class Ranker(nn.Module):
     def standardise(self, mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> None:
         """Set what counts as usual, so that the size of a model's states does not matter."""
         self.mean.copy_(mean)
-        self.scale.copy_(1 / std.clamp_min(1e-6))
+        self.scale.copy_(scale_of(mean, std))
 
     def forward(
         self, state: Float[Tensor, "batch unit inputs"], valid: Bool[Tensor, "batch unit"] | None = None

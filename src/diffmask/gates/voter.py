@@ -13,7 +13,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+ROUNDING = 1e-5  # of the size of the states: float32 has seven digits, sums lose one, so what varies less is rounding
 SMALL = {"cpu": 0, "cuda": 1 << 22}  # numbers a voter reads, up to which a copy of them costs less than a kernel more
+
+
+def scale_of(mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> Float[Tensor, " inputs"]:
+    """Return what standardises each number of a state, 0 for one that never varied.
+
+    That one says nothing, and to divide by next to nothing would make much of how another precision rounds it.
+    """
+    size = std.mean() + mean.abs()
+    return torch.where(std > ROUNDING * size, 1 / std, 0.0)
 
 
 class StandardVoter(nn.Module, ABC):
@@ -31,7 +41,7 @@ class StandardVoter(nn.Module, ABC):
     def standardise(self, mean: Float[Tensor, " inputs"], std: Float[Tensor, " inputs"]) -> None:
         """Set what counts as usual, so that the size of a model's states does not matter."""
         self.mean.copy_(mean)
-        self.scale.copy_(1 / std.clamp_min(1e-6))
+        self.scale.copy_(scale_of(mean, std))
 
     def forward(self, state: Float[Tensor, " *batch inputs"]) -> Float[Tensor, " *batch"]:
         # In float32 whatever the model computes in: a gate's logit decides, and bfloat16 has three digits.

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ..errors import StorageError
 from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
@@ -21,6 +23,7 @@ from .fit import Fit
 from .validate import DepthScore
 
 KIND = "probe"
+BLOWN_UP = 1e6  # the largest scale of earlier fits, that of a spread of 0
 
 
 def save_fit(fitted: Fit, path: str | Path) -> None:
@@ -62,8 +65,13 @@ def load_probe(
     check_belongs(path, info, model, task)
     config = from_dict(settings, info["settings"], str(path))
     probe = make_probe(info["sites"], info["widths"], config.probe, info["read_widths"])
-    probe.load_state_dict(tensors)
+    probe.load_state_dict({name: _healed(name, tensor) for name, tensor in tensors.items()})
     return info, config, probe.to(model.device)
+
+
+def _healed(name: str, tensor: Tensor) -> Tensor:
+    """Leave out what never varied, as fits do now; those of before multiplied it, and its rounding, by `BLOWN_UP`."""
+    return tensor.masked_fill(tensor == BLOWN_UP, 0) if name.endswith(".scale") else tensor
 
 
 def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, task: Task) -> None:
