@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diffmask.errors import DiffMaskError, ModelError, SettingError, StorageError
+from diffmask.errors import DataError, DiffMaskError, ModelError, SettingError, StorageError
 from diffmask.explaining.explain import explain
 from diffmask.explaining.pretrained import from_pretrained
 from diffmask.models import hub as hub_room
@@ -15,6 +15,7 @@ from diffmask.models.hub import Place, fetch
 from diffmask.models.pretrained import labels_of, load_model, load_processor
 from diffmask.tasks.described import TASKS, make_task
 from diffmask.tasks.images import ImageClassification, PlainProcessor
+from diffmask.tasks.text import MultiLabelClassification, TextClassification
 from diffmask.training import pretrained as saving
 from diffmask.training.fit import fit
 from saved_models import TEXTS, save_model, short
@@ -110,6 +111,25 @@ def test_the_model_may_be_given_by_name_or_loaded(saved, fitted, model_path):
         loaded = from_pretrained(saved, model=given, tokenizer=tokenizer)
         assert same(explain(loaded, TEXTS), explain(fitted, TEXTS))
     assert from_pretrained(saved, model=str(model_path), tokenizer=str(model_path)).task.labels[2] == "good"
+
+
+def test_a_task_that_misnames_the_labels_is_refused_as_by_a_fit(saved, fitted):
+    def load(labels):
+        task = TextClassification(fitted.task.tokenizer, TEXTS, TEXTS, ask="first", labels=labels)
+        return from_pretrained(saved, task=task).task.labels
+
+    with pytest.raises(DataError, match="labels names good, fair, bad, and the model has them as bad, fair, good"):
+        load(["good", "fair", "bad"])
+    with pytest.raises(DataError, match="labels names two of them 'bad'"):
+        load(["bad", "bad", "good"])
+    assert load(["poor", "so-so", "great"])[2] == "great" and load(None) is None
+
+
+def test_a_task_of_another_kind_is_refused(saved, fitted):
+    task = MultiLabelClassification(fitted.task.tokenizer, TEXTS, TEXTS, ask="first")
+    wanted = "fitted to a task of kind 'classification', got one of kind 'multi-label': pass a TextClassification"
+    with pytest.raises(StorageError, match=wanted):
+        from_pretrained(saved, task=task)
 
 
 def test_another_model_is_refused_by_its_fingerprint(saved, tmp_path):

@@ -17,7 +17,7 @@ from ..models.hub import Place, fetch
 from ..models.pretrained import has_processor, load_model, load_processor
 from ..registry import unknown
 from ..settings import from_dict
-from ..tasks.described import as_described, make_task, plain_processor
+from ..tasks.described import TASKS, as_described, describe, make_task, plain_processor
 from ..tasks.task import Task
 from ..training.config import FitConfig
 from ..training.fit import Fit
@@ -60,6 +60,8 @@ def from_pretrained(
             f"{place.name} was fitted to a task of its author's, which only Python can make again: "
             "from_pretrained(…, task=…)"
         )
+    if task is not None:
+        _check_kind(place.name, record["task"], task)
     adapted, processor = _base(place.name, record, model, tokenizer)
     task = task or _task(record["task"], processor, strict)
     fitted = load_fit(place.path / PROBE, adapted, task)
@@ -84,6 +86,16 @@ def _embedded(name: str, strict: bool) -> Fit:
     if kind not in KINDS:
         raise SettingError(unknown("embedded probe", name, [EMBEDDED, *(f"{EMBEDDED}:{kind}" for kind in KINDS)]))
     return load_embedded(kind, strict=strict)
+
+
+def _check_kind(name: str, described: Mapping[str, Any] | None, task: Task) -> None:
+    """Refuse a task of another kind; for one of the user's own class the user answers."""
+    fitted, given = (None if each is None else each["kind"] for each in (described, describe(task)))
+    if fitted and given and given != fitted:
+        raise StorageError(
+            f"{name} was fitted to a task of kind '{fitted}', got one of kind '{given}': pass a "
+            f"{TASKS.get(fitted).__name__}, or leave task out"
+        )
 
 
 def _task(described: Mapping[str, Any], processor: Any, strict: bool) -> Task:

@@ -14,12 +14,13 @@ from ..gates.probe import Probe, make_probe
 from ..models.adapter import Adapter
 from ..models.configuration import configuration_of, differences
 from ..models.fingerprint import vocabulary_of
+from ..models.pretrained import labels_of
 from ..provenance import versions
 from ..settings import from_dict, to_dict
 from ..storage import load_tensors, save_tensors
 from ..tasks.task import Task
 from .config import FitConfig
-from .fit import Fit
+from .fit import Fit, check_labels
 from .validate import DepthScore
 
 KIND = "probe"
@@ -33,8 +34,9 @@ def save_fit(fitted: Fit, path: str | Path) -> None:
 
 
 def load_fit(path: str | Path, model: Adapter, task: Task) -> Fit:
-    """Read a probe back, refusing one that was fitted on another model or other sites."""
+    """Read a probe back, refusing one that was fitted on another model or other sites, and labels that misname."""
     info, config, probe = load_probe(path, KIND, FitConfig, model, task)
+    check_labels(getattr(task, "labels", None), labels_of(model.model))
     if (positions := model.positions) is not None:
         task.limit(positions)
     scores = [DepthScore(**score) for score in info["scores"]]
