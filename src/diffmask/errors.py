@@ -6,6 +6,7 @@ DiffMaskError
 ├── SiteError         a place in the model is not there, or was not reached
 ├── ModelError        the model returned something unusable
 ├── DataError         a batch or a data set is unusable
+│   └── ExampleError  one example of several is
 ├── InfeasibleError   the constraint cannot be met, or forbids nothing
 ├── CollapseError     training ended where no gate can move
 └── StorageError      a file is another model's, another version's, broken, or could not be written
@@ -36,6 +37,14 @@ class ModelError(DiffMaskError):
 
 class DataError(DiffMaskError):
     """A batch or a data set cannot be used."""
+
+
+class ExampleError(DataError):
+    """One example cannot be used: `why`, and its `row` in the list of `count` that was given."""
+
+    def __init__(self, why: str, row: int, count: int) -> None:
+        super().__init__(why if count == 1 else f"example {row}: {why}")
+        self.why, self.row = why, row
 
 
 class InfeasibleError(DiffMaskError):

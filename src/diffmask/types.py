@@ -39,9 +39,10 @@ class Batch:
             )
         empty = (~self.valid.any(1)).nonzero().flatten().tolist()
         if empty:
+            which = f"example {empty[0]} of this batch has no units ({len(empty)} of {len(self.valid)} are empty)"
             raise DataError(
-                f"example {empty[0]} of this batch has no units ({len(empty)} of {len(self.valid)} are empty): "
-                f"{self._why_empty(empty[0])}; filter such examples out of the data"
+                f"{which if len(self.valid) > 1 else 'an example has no units'}: {self._why_empty(empty[0])}; filter "
+                "such examples out of the data"
             )
 
     def _why_empty(self, row: int) -> str:

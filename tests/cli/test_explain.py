@@ -153,6 +153,16 @@ def test_a_missing_or_empty_file_is_one_sentence_and_code_1(run, tmp_path):
     assert code == 1 and "has no rows: write at least one text into it" in complaint
 
 
+@pytest.mark.parametrize("size", [1, 2, 64])
+def test_a_text_that_cannot_be_explained_is_named_by_its_place(run, tmp_path, monkeypatch, probes, size):
+    monkeypatch.setattr(probes["input"].task, "gate_special", False)
+    monkeypatch.setattr(probes["input"].task, "_seen", {})
+    (tmp_path / "texts.csv").write_text("id,text\n1,Dull.\n2,Fine.\n3,\u200b\n")
+    code, said, complaint = run("Good.", "--input", tmp_path / "texts.csv", "--batch-size", size)
+    assert code == 1 and not said and f"{tmp_path / 'texts.csv'}, row 3: an example has no units" in complaint
+    assert "diffmask: text 2: an example has no units" in run("Good.", "\u200b", "Fine.", "--batch-size", size)[2]
+
+
 def test_a_file_named_as_a_text_is_not_explained_by_its_name(run, tmp_path):
     (tmp_path / "texts.txt").write_text(TEXT)
     code, said, complaint = run(tmp_path / "texts.txt")

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, ExampleError
+from diffmask.explaining.certify import certify
+from diffmask.explaining.chunks import each_of
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
@@ -86,11 +88,35 @@ def test_without_them_it_is_refused_by_its_place(unit):
         task.collate(["movie", "\u200b"])
 
 
+@pytest.mark.parametrize("do", [explain, certify])
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_what_cannot_be_explained_is_named_by_its_row_in_the_callers_list(do, batch_size, monkeypatch):
+    found = fit_text()
+    monkeypatch.setattr(found.task, "gate_special", False)
+    found.task.forget()
+    texts = ["a fast enjoyable movie .", "a funny movie", "a movie", "\u200b", "funny"]
+    with pytest.raises(ExampleError, match=r"^example 3: an example has no units: all there is") as raised:
+        do(found, texts, batch_size=batch_size)
+    assert raised.value.row == 3
+    with pytest.raises(ExampleError, match=r"^example 4: a text is empty"):
+        do(found, [*texts[:3], "funny", ""], batch_size=batch_size)
+    with pytest.raises(ExampleError, match=r"^a text is empty"):  # there is but one
+        do(found, [""])
+
+
+def test_a_batch_that_cannot_be_made_of_good_examples_says_what_it_said():
+    def make(examples):
+        if len(examples) > 1:
+            raise DataError("too many at once")
+
+    with pytest.raises(DataError, match="too many at once") as raised:
+        each_of(make, ["a", "b"], [0, 1], 2)
+    assert not isinstance(raised.value, ExampleError)
+
+
 def test_a_prompt_of_one_token_has_nothing_to_drop_and_is_refused():
     task = NextToken(make_tokenizer("left", causal=True), [], [])
-    wanted = (
-        r"example 0 of this batch has no units .*: all there is of it always stays, .* the last token of a prompt; fil"
-    )
+    wanted = r"an example has no units: all there is of it always stays, .* the last token of a prompt; filter such"
     with pytest.raises(DataError, match=wanted):
         task.collate(["movie"])
 

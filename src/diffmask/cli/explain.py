@@ -80,7 +80,7 @@ def explain(
         fitted = load_run(_named(run, kind), model=model, strict=strict, device=device or usual_device())
         given = inputs.read(fitted.task)
         explainer = _explainer(fitted, read_depth(fitted, depth), certify, batch_size)
-        found = _explained(explainer, given, target)
+        found = _explained(explainer, inputs, given, target)
     _deliver(found, [name_of(example) for example in given], as_json, output)
     if require_margin:
         _require(found)
@@ -100,7 +100,7 @@ def _explainer(fitted: Any, depth: int, certified: bool, batch_size: int) -> Exp
     return Explainer(fitted, depth, certified, batch_size)
 
 
-def _explained(explainer: Explainer, examples: Sequence[Any], target: str) -> list[Explanation]:
+def _explained(explainer: Explainer, inputs: Inputs, examples: Sequence[Any], target: str) -> list[Explanation]:
     """Explain batch by batch, so that a bar can move."""
     from ..explaining.target import check_targets, parse
 
@@ -108,7 +108,8 @@ def _explained(explainer: Explainer, examples: Sequence[Any], target: str) -> li
     found: list[Explanation] = []
     starts = range(0, len(examples), size)
     for start in watched(starts, "explain", len(starts)):
-        batch = explainer(examples[start : start + size])
+        with inputs.named(start):
+            batch = explainer(examples[start : start + size])
         check_targets(batch, asked, first=start)
         found += batch
     return found

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import DataError
+from ..errors import DataError, ExampleError
 
 if TYPE_CHECKING:
     from ..tasks.task import Task
@@ -52,6 +54,21 @@ class Inputs:
         if self.source is not None:
             given += read_examples(str(self.source), columns, images)
         return given
+
+    @contextmanager
+    def named(self, first: int = 0) -> Iterator[None]:
+        """Say of an example that cannot be used where it was given, if `first` is the number of the first there is."""
+        try:
+            yield
+        except ExampleError as error:
+            raise DataError(f"{self._place(first + error.row)}: {error.why}") from error
+
+    def _place(self, number: int) -> str:
+        """Name an example by its place among the texts, or in the file; both count from 1, as people do."""
+        if number < len(self.texts):
+            return f"text {number + 1}"
+        kind = "picture" if self.source is not None and self.source.is_dir() else "row"
+        return f"{self.source}, {kind} {number - len(self.texts) + 1}"
 
 
 def _picture(path: str) -> Path:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from ..errors import DataError, SettingError
+from ..errors import DataError, ExampleError, SettingError
 from ..tasks.task import Task, check_examples
 from ..training.fit import Fit
 from ..types import Batch, Prediction, broken, raise_if_broken
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def chunks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tu
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         some = [examples[row] for row in rows]
-        batch = fitted.task.collate(some)
+        batch = each_of(fitted.task.collate, some, rows, len(examples))
         moved = batch.pin().to(device) if device.type == "cuda" else batch.to(device)
         yield Chunk(rows, some, batch.valid), moved
 
@@ -63,8 +65,27 @@ def chunks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tu
 def by_length(task: Task, examples: Sequence[Any], batch_size: int) -> list[int]:
     """Order examples by length where there are several batches of them and length matters."""
     rows = list(range(len(examples)))
-    lengths = task.lengths(examples) if len(rows) > batch_size else None
+    lengths = each_of(task.lengths, examples, rows, len(rows)) if len(rows) > batch_size else None
     return rows if lengths is None else sorted(rows, key=lengths.__getitem__)
+
+
+def each_of(make: Callable[[Sequence[Any]], T], examples: Sequence[Any], rows: Sequence[int], count: int) -> T:
+    """Make something of examples; where that fails, say of which, by their rows among the `count` of the caller."""
+    try:
+        return make(examples)
+    except DataError as error:
+        for row, example in zip(rows, examples, strict=True):
+            if (why := _complaint(make, example)) is not None:
+                raise ExampleError(why, row, count) from error
+        raise
+
+
+def _complaint(make: Callable[[Sequence[Any]], object], example: Any) -> str | None:
+    try:
+        make([example])
+    except DataError as error:
+        return str(error)
+    return None
 
 
 def fetch(tensor: Tensor) -> Tensor:
