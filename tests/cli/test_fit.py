@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -187,14 +188,28 @@ def test_a_model_that_writes_apart_from_what_it_reads_is_fitted_too(run, table, 
 def test_pairs_take_two_columns(run, model, table, quick, tmp_path):
     span = save_model(tmp_path / "span", "span")
     columns = ["--text-column", "second", "--pair-column", "text"]
-    out = tmp_path / "run"
-    assert run("fit", span, "--data", table, *columns, *quick, *SHORT, "--output", out, "--json")[0] == 0
+    out = tmp_path / "my run"
+    code, said, _ = run("fit", span, "--data", table, *columns, *quick, *SHORT, "--output", out)
+    assert code == 0 and said.splitlines()[-1].startswith("next: diffmask explain --run '")
+    assert run(*shlex.split(said.splitlines()[-1])[2:], "--json")[0] == 0  # what it says to do next can be done
     code, said, _ = run("explain", "--run", out, "--input", table, *columns, "--json")
     assert code == 0 and json.loads(said.splitlines()[0])["text"] == "a movie\na funny movie ."
     code, _, complaint = run("explain", "--run", out, "a movie")
     assert code == 1 and "give (question, passage)" in complaint and "--pair-column" in complaint
     code, _, complaint = run("fit", model, "--task", "pair", "--data", table, "--output", out)
     assert code == 2 and "task 'pair' takes two texts: name the column of the second one" in complaint
+
+
+def test_a_model_of_values_decides_nothing_that_could_stay_alike(run, model, table, quick, tmp_path):
+    score = save_model(tmp_path / "score", "regression")
+    shown = {}
+    for name, place in (("score", score), ("label", model)):
+        command = ["fit", place, "--data", table, *quick, *SHORT, "--output", tmp_path / f"run-{name}"]
+        assert run(*command, "--json")[0] == 0
+        shown[name] = run(*command)[1], (tmp_path / f"run-{name}" / "README.md").read_text()
+    assert "decides alike" in shown["label"][0] and "%" in shown["label"][1]
+    assert "decides alike" not in shown["score"][0] and "✓ holds" in shown["score"][0] and "%" not in shown["score"][1]
+    assert "next: diffmask explain --run" in shown["label"][0] and shown["label"][0].endswith("'…'\n")
 
 
 def test_a_margin_that_is_required_and_broken_is_code_3(run, model, table, quick, tmp_path, monkeypatch):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,7 +94,7 @@ def fit(
         settings, place = _settings(options, config)
         fitted = _fit(settings, place, output)
     if _speaks():
-        _show(fitted, output, as_json)
+        _show(fitted, output, as_json, _example(settings))
     if require_margin and not fitted.feasible:
         complain.print("diffmask: a depth breaks the margin; train longer, with --steps", style="red", highlight=False)
         raise typer.Exit(BROKEN)
@@ -140,7 +141,16 @@ def _how_to_go_on(output: Path) -> str:
     return f"what is done is kept in {output}; the same command goes on from there, and ends with the same probe"
 
 
-def _show(fitted: Fit, output: Path, as_json: bool) -> None:
+def _example(settings: RunConfig) -> list[str]:
+    """Return what `diffmask explain` takes of examples like those of a fit; only a table holds pairs."""
+    data = settings.data
+    if data.pair_column:
+        columns = ["--text-column", data.text_column, "--pair-column", data.pair_column]
+        return ["--input", data.validation or data.train, *columns]
+    return ["picture.png" if settings.task.kind == "image" else "…"]
+
+
+def _show(fitted: Fit, output: Path, as_json: bool, example: Sequence[str]) -> None:
     from ..training.pretrained import record
 
     found = record(fitted)
@@ -149,8 +159,9 @@ def _show(fitted: Fit, output: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"run": str(output), "fingerprint": fitted.fingerprint, **kept}))
         return
     from ..report.depths import depth_table
+    from ..training.card import decides
 
-    say.print(depth_table(found["scores"], fitted.config.objective.margin))
+    say.print(depth_table(found["scores"], fitted.config.objective.margin, decides(found)))
     say.print(f"wrote {output}", markup=False, highlight=False, soft_wrap=True)
-    one = "picture.png" if found["task"] and found["task"]["kind"] == "image" else '"…"'
-    say.print(f"next: diffmask explain --run {output} {one}", markup=False, highlight=False, soft_wrap=True)
+    command = shlex.join(["diffmask", "explain", "--run", str(output), *example])
+    say.print(f"next: {command}", markup=False, highlight=False, soft_wrap=True)

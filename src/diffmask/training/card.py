@@ -51,15 +51,19 @@ def card(record: Mapping[str, Any]) -> str:
         divergence=settings["objective"]["divergence"],
         fingerprint=base["fingerprint"],
         place="DIRECTORY OR NAME ON THE HUB",
-        rows="\n".join(_row(score) for score in record["scores"]),
+        rows="\n".join(_row(score, decides(record)) for score in record["scores"]),
     )
 
 
-def _row(score: Mapping[str, Any]) -> str:
-    holds = "yes" if score["feasible"] else "no"
+def decides(record: Mapping[str, Any]) -> bool:
+    """Say whether the model decides anything; one that predicts values does not, and always decides alike."""
+    return record["task"] is None or record["task"]["kind"] != "regression"
+
+
+def _row(score: Mapping[str, Any], decided: bool) -> str:
+    holds, same = "yes" if score["feasible"] else "no", f"{score['agreement']:.1%}" if decided else "–"
     return (
-        f"| {score['depth']} | `{score['site']}` | {score['kept']:.3f} | {score['divergence']:.4f} | "
-        f"{score['agreement']:.1%} | {holds} |"
+        f"| {score['depth']} | `{score['site']}` | {score['kept']:.3f} | {score['divergence']:.4f} | {same} | {holds} |"
     )
 
 
