@@ -9,7 +9,7 @@ set: the smallest share of patches, taken from its top, that was measured to hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,9 @@ from ..tasks.cifar10 import CLASSES, read_cifar10
 from ..tasks.stored_images import StoredImages
 from .cifar10_curves import FIGURES, LEARNED, Curves, all_methods, measure_curves, rank
 from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
-from .cifar10_model import load_cifar10, measure_accuracy, patch_of, train_cifar10
+from .cifar10_model import load_cifar10, measure_accuracy, train_cifar10
 from .cifar10_published import beside_published, published_protocol
+from .cifar10_sources import Sources, find_sources
 from .cifar10_summary import rows_of, shown_images, summarise, summarise_kept
 from .cifar10_time import computing, explain_cost
 from .result import write_result
@@ -51,15 +52,16 @@ def run(setup: Setup) -> News:
     size, work = SMALL if setup.small else FULL, setup.work("cifar10")
     yield setup.seeds
     done: dict[int, dict[str, Any]] = {}
-    run_one = partial(run_seed, size, find_images(setup), setup.find_encoder(), work)
-    for seed, found in run_seeds(run_one, range(setup.seeds), work, repr(size), setup.jobs, setup.take_over):
+    sources = find_sources(setup)
+    run_one, settings = partial(run_seed, size, sources, work), f"{size}, {sources.mark}"
+    for seed, found in run_seeds(run_one, range(setup.seeds), work, settings, setup.jobs, setup.take_over):
         done[seed] = found
         yield _line(seed, found)
     seeds = [done[seed] for seed in sorted(done)]
     areas = [read_measured(work, seed, AREAS) for seed in sorted(done)]
     kept = [read_measured(work, seed, KEPT) for seed in sorted(done)]
     more = {
-        "settings": repr(size),
+        "settings": settings,
         "made_with": made_with(work, setup.seeds),
         "published_measures": "areas with unit spacing over 29 points, at most 28; nll is what the paper calls KL",
         "by_seed": [{key: found[key] for key in ("classifier", "keep_set", "ranking", "cost")} for found in seeds],
@@ -71,17 +73,17 @@ def run(setup: Setup) -> News:
     yield write_result(setup.output, "cifar10", setup.command, sorted(done), summary, rows_of(areas), **more)
 
 
-def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> dict[str, Any]:
+def run_seed(size: Size, sources: Sources, work: Path, seed: int) -> dict[str, Any]:
     """Do everything for one seed; what was finished before a stop is read back."""
-    found = load_data(data, size, patch_of(encoder))
+    found = load_data(sources, size)
     task, here = found.task, device()
     directory = work / f"model-{seed}"
-    tuned = train_cifar10(encoder, task, found.labels, directory, change(size.tune, {"seed": seed}))
+    tuned = train_cifar10(sources, task, found.labels, directory, change(size.tune, {"seed": seed}))
     with computing(here, size.bf16):
         model = load_cifar10(directory, here, size.every)
         tuned["accuracy"] = measure_accuracy(model.model, task, found.labels, found.measured)
-        fitted, keep_timing = fit_keep_set(model, task, size, seed, work / f"keep-set-{seed}.safetensors")
-        ranking, rank_timing = fit_ranking(model, task, size, seed, work / f"ranking-{seed}.safetensors")
+        fitted, keep_timing = fit_keep_set(model, task, size, seed, work / f"keep-set-{seed}.safetensors", sources.mark)
+        ranking, rank_timing = fit_ranking(model, task, size, seed, work / f"ranking-{seed}.safetensors", sources.mark)
         scores = rank(all_methods(fitted, ranking, size, seed), fitted, found.test, size)
         curves = measure_curves(scores, fitted, found.test, size)
         few = found.test[: size.published]
@@ -102,16 +104,9 @@ def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> di
     return result
 
 
-def find_images(setup: Setup) -> Path:
-    """Return the directory of the images: the data directory itself, or its part `cifar10`."""
-    if setup.data is not None and (any(setup.data.glob("*.xz")) or (setup.data / "cifar10.npz").is_file()):
-        return setup.data
-    return setup.find_data("cifar10")
-
-
-def load_data(directory: Path, size: Size, patch: int) -> Data:
+def load_data(sources: Sources, size: Size) -> Data:
     """Put the images where the model computes: those to fit on, those to choose on, and those to measure on."""
-    train, test = (read_cifar10(directory, part) for part in ("train", "test"))
+    train, test = (read_cifar10(sources.images, part) for part in ("train", "test"))
     chosen = min(size.train, len(train) - size.validation)
     apart = range(len(train) - size.validation, len(train))
     images, labels = (
@@ -122,7 +117,7 @@ def load_data(directory: Path, size: Size, patch: int) -> Data:
         range(chosen),
         apart,
         size=size.pixels,
-        patch=patch,
+        patch=sources.patch,
         ask=size.ask,
         labels=CLASSES,
     )
@@ -148,7 +143,10 @@ def mean_curves(curves: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
 
 def save_measured(work: Path, seed: int, curves: Mapping[tuple[str, str], Curves], margin: float) -> None:
     """Keep the areas of every image's curves, and the smallest share of it that was measured to hold the margin."""
-    measured = {AREAS: lambda curve: curve.areas, KEPT: lambda curve: curve.kept(margin)}
+    measured: dict[str, Callable[[Curves], Tensor]] = {
+        AREAS: lambda curve: curve.areas,
+        KEPT: lambda curve: curve.kept(margin),
+    }
     tensors = {
         f"{what}/{name}/{how}": measure(curve).cpu().contiguous()
         for what, measure in measured.items()
