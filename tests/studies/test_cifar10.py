@@ -29,7 +29,7 @@ from diffmask.studies.cifar10_curves import (
     Curves,
     keeps_of,
 )
-from diffmask.studies.cifar10_fits import SMALL, fit_ranking
+from diffmask.studies.cifar10_fits import FULL, SMALL, fit_ranking
 from diffmask.studies.cifar10_model import load_cifar10, make_classifier, shifted, train_cifar10
 from diffmask.studies.cifar10_published import TABLE_1
 from diffmask.studies.cifar10_sources import find_sources, patch_of
@@ -152,6 +152,16 @@ def test_images_are_found_in_the_data_directory_or_in_its_part(setup, tmp_path):
     save_images(tmp_path / "cifar10")
     (tmp_path / "sst.xz").write_bytes(b"another data set's")
     assert find_sources(replace(setup, data=tmp_path)).images == tmp_path / "cifar10"
+
+
+def test_images_whose_results_were_known_are_left_to_the_published_protocol(setup):
+    sources, first = find_sources(setup), 20  # the test images stand behind 20 training images
+    found = cifar10.load_data(sources, replace(TINY, known=3, test=4))
+    assert found.test == range(first + 3, first + 7) and found.published == range(first, first + 1)
+    assert found.measured == range(first, first + 8)
+    few = cifar10.load_data(sources, replace(TINY, known=1000, test=4))
+    assert few.test == range(first + 4, first + 8)  # where there are too few, the last ones
+    assert FULL.known == FULL.test == 1000
 
 
 def test_positions_are_stretched_once_as_the_model_would(setup):

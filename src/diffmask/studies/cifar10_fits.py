@@ -36,7 +36,8 @@ class Size:
     pixels: Annotated[int, "height and width of an image as the model sees it"] = 112
     train: Annotated[int, "most training images"] = 48_000
     validation: Annotated[int, "training images, the last ones, on which epochs and fits are chosen"] = 2000
-    test: Annotated[int, "test images, the first ones, on which all is measured"] = 1000
+    known: Annotated[int, "test images, the first ones, whose results were known when the method was changed"] = 1000
+    test: Annotated[int, "test images, those behind them, on which all is measured"] = 1000
     accuracy: Annotated[int, "test images on which the classifier is measured"] = 10_000
     every: Annotated[int, "gates read every so many blocks, counted from the last"] = 4
     ask: Annotated[Literal["nowhere", "prefix"], "prefix: gates read [CLS] beside their patch; or nowhere"] = "prefix"
@@ -47,7 +48,7 @@ class Size:
     steps: Annotated[int, "points on the way of integrated gradients"] = 50
     rows: Annotated[int, "images in one pass when nothing is trained"] = 8192
     batch: Annotated[int, "images whose curves are measured together"] = 250
-    published: Annotated[int, "images of the published protocol"] = 50
+    published: Annotated[int, "test images of the published protocol, the first ones, as its authors took them"] = 50
     shown: Annotated[int, "images in the pictures"] = 8
     tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(4, 256, 1e-4, bf16=True))
     keep_set: FitConfig = field(default_factory=_keep_set)
@@ -111,7 +112,7 @@ def _once(
     must not cost hours on a GPU. Whoever changes how a probe is fitted removes the directory.
     """
     beside = path.with_suffix(".json")
-    mark = repr((source, model.fingerprint, model.sites.names, task.ask, task.train, config))
+    mark = repr((source, model.fingerprint, model.sites.names, task.ask, task.train, task.validation, config))
     if beside.is_file() and (kept := json.loads(beside.read_text()))["mark"] == mark:
         return load_fit(path, model, task), kept
     images = config.steps * min(config.batch_size, len(task.train))
