@@ -107,8 +107,9 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     assert set(PICTURES.get("cifar10")(result)) == {"heat-maps", "curves", "depths"}
     assert {CHEFER_READ, DISCARDING, "leave-one-out, signed", "gradient-input, signed"} <= set(summary["difference"])
     assert summary["published_protocol"]["rollout"]["published"] is None  # the paper's discards
-    again = list(cifar10.run(setup))[-1]
+    again = list(cifar10.run(replace(setup, jobs=0)))[-1]
     assert again["rows"] == result["rows"]
+    assert [seed["jobs"] for seed in again["by_seed"]] == [1]  # as many as there were when it was timed
 
 
 def test_another_encoder_patch_or_other_images_are_another_source(setup, tmp_path):
@@ -138,7 +139,7 @@ def test_nothing_finished_is_used_for_another_source(setup, tmp_path):
 def test_another_encoder_runs_a_seed_again(setup, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     ran = []
-    monkeypatch.setattr(cifar10, "run_seed", lambda size, sources, work, seed: ran.append(sources.encoder) or {})
+    monkeypatch.setattr(cifar10, "run_seed", lambda size, sources, work, jobs, seed: ran.append(sources.encoder) or {})
     monkeypatch.setattr(cifar10, "_line", lambda seed, found: "ran")
     other = replace(setup, encoder=save_encoder(tmp_path / "other", seed=1))
     for each in (setup, setup, other):

@@ -37,6 +37,7 @@ from .seeds import made_with, run_seeds
 from .setup import News, Setup
 from .trained import device
 
+BY_SEED = ("classifier", "keep_set", "ranking", "cost", "jobs")  # older runs that are taken over have no jobs
 MEASURED, AREAS, KEPT = "measured test images", "areas", "kept"
 
 
@@ -57,7 +58,7 @@ def run(setup: Setup) -> News:
     yield setup.seeds
     done: dict[int, dict[str, Any]] = {}
     sources = find_sources(setup)
-    run_one, settings = partial(run_seed, size, sources, work), f"{size}, {sources.mark}"
+    run_one, settings = partial(run_seed, size, sources, work, setup.jobs), f"{size}, {sources.mark}"
     for seed, found in run_seeds(run_one, range(setup.seeds), work, settings, setup.jobs, setup.take_over):
         done[seed] = found
         yield _line(seed, found)
@@ -68,7 +69,7 @@ def run(setup: Setup) -> News:
         "settings": settings,
         "made_with": made_with(work, setup.seeds),
         "published_measures": "areas with unit spacing over 29 points, at most 28; nll is what the paper calls KL",
-        "by_seed": [{key: found[key] for key in ("classifier", "keep_set", "ranking", "cost")} for found in seeds],
+        "by_seed": [{key: found.get(key) for key in BY_SEED} for found in seeds],
         "curves": seeds[0]["curves"],
         "shown": seeds[0]["shown"],
     }
@@ -77,8 +78,8 @@ def run(setup: Setup) -> News:
     yield write_result(setup.output, "cifar10", setup.command, sorted(done), summary, rows_of(areas), **more)
 
 
-def run_seed(size: Size, sources: Sources, work: Path, seed: int) -> dict[str, Any]:
-    """Do everything for one seed; what was finished before a stop is read back."""
+def run_seed(size: Size, sources: Sources, work: Path, jobs: int, seed: int) -> dict[str, Any]:
+    """Do everything for one seed, one of so many at a time; what was finished before a stop is read back."""
     found = load_data(sources, size)
     task, here = found.task, device()
     directory = work / f"model-{seed}"
@@ -93,6 +94,7 @@ def run_seed(size: Size, sources: Sources, work: Path, seed: int) -> dict[str, A
         curves = measure_curves(scores, fitted, found.test, size)
         few = rank({name: methods[name] for name in PROTOCOL}, fitted, found.published, size)
         result = {
+            "jobs": jobs,  # which share the GPU, and so its time
             "classifier": tuned,
             "keep_set": {
                 **keep_timing,
