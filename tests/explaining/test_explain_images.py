@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from PIL import Image
+from transformers import CLIPImageProcessorPil
 
 from diffmask.explaining.explain import explain
 from diffmask.explanation import Explanation, to_pixels
@@ -49,6 +51,18 @@ def test_a_vision_transformer_is_fitted_explained_and_verified(name, kind):
     assert one.scores.shape == (len(model.sites), rows * columns) and one.verification is not None
     assert one.info["labels"] == ["a", "b", "c"]
     assert not any(module._forward_hooks for module in model.model.modules())
+
+
+def test_patches_are_drawn_over_the_part_of_a_picture_that_the_processor_left(tmp_path):
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 20}, crop_size={"height": 12, "width": 20})
+    picture = Image.new("RGB", (200, 50), "white")
+    picture.paste((255, 0, 0), (0, 0, 60, 50))  # on the left, where the model sees nothing
+    model = adapt(build("ViTForImageClassification"), processor)
+    task = ImageClassification(processor, [picture] * 4, [picture], patch=model.patch)
+    (one,) = explain(fit(model, task, short("input")), [picture])
+    one.save(tmp_path / "one.safetensors")
+    shown = Explanation.load(tmp_path / "one.safetensors").plot(picture).axes[2].images[0].get_array()
+    assert shown.shape == (30, 50, 3) and (shown == 1).all()
 
 
 def test_an_explanation_keeps_its_grid_on_disk_and_shows_on_pixels(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, overload
 
@@ -16,8 +17,9 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
+from ..pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
 from ..types import Batch, Categorical, Prediction
-from .pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
+from .seen import part_seen
 from .task import Task
 
 HALF = (0.5, 0.5, 0.5)
@@ -116,6 +118,11 @@ class ImageClassification(Task):
                 "the model, adapt(model).patch, and its own processor"
             )
         return height // down, width // across
+
+    @cached_property
+    def seen(self) -> tuple[str, float, float] | None:
+        """Which part of a picture the model sees, for those who draw over it; None if that is all of it."""
+        return None if self.processor is None else part_seen(self.pixels)
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         images = [self.picture(example) for example in examples]

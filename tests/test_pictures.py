@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from diffmask.errors import DataError
-from diffmask.tasks.pictures import open_picture, picture_folder
+from diffmask.pictures import open_picture, picture_folder
 
 RED = (255, 0, 0)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from .errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Seen = Sequence[Any]  # the middle of a picture: of what it is a share, and which share across and down
+BASES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "sides": lambda width, height: (width, height),
+    "shorter side": lambda width, height: (min(width, height),) * 2,
+    "pixels": lambda width, height: (1, 1),
+}
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +62,25 @@ def open_picture(source: Any, channels: int = 3, most: int = MOST_PIXELS) -> Ima
         return plain(source, channels, name)  # which decodes what was only opened
     except BROKEN as error:
         raise _unreadable(name, error) from error
+
+
+def as_shown(source: Any, seen: Seen | None = None) -> Image:
+    """Open a picture as the model was shown it: as a task opens it, with what the processor cut off left out.
+
+    A tensor of floats, from 0 to 1, is what the model was shown already.
+    """
+    if isinstance(source, Tensor) and source.is_floating_point():
+        return open_picture((255 * source.detach().clamp(0, 1)).round().to(torch.uint8))
+    image = open_picture(source)
+    return image if seen is None else image.crop(_middle(seen, image.size))
+
+
+def _middle(seen: Seen, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the left, upper, right and lower end of what is seen of a picture of some width and height."""
+    name, *shares = seen
+    parts = [round(share * base) for share, base in zip(shares, BASES[name](*size), strict=True)]
+    left, top = ((whole - part) // 2 for whole, part in zip(size, parts, strict=True))
+    return left, top, left + parts[0], top + parts[1]
 
 
 def undecoded(value: Any) -> Any:
