@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from transformers import CLIPImageProcessorPil, ViTImageProcessorPil
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, SettingError
 from diffmask.pictures import as_shown
 from diffmask.tasks.images import Examples, ImageClassification, PlainProcessor
 from diffmask.types import Categorical
@@ -62,6 +62,12 @@ def test_units_are_patches_named_by_row_and_column():
 
 def test_patches_need_not_be_square():
     assert make_task([noise()], patch=(8, 3)).grid == (1, 4)
+
+
+@pytest.mark.parametrize("wrong", [None, 0, (4, -4)])
+def test_a_patch_that_is_none_is_refused(wrong):
+    with pytest.raises(SettingError, match=r"height and width of a patch in pixels, got .*: pass patch=adapt\(model\)"):
+        make_task([noise()], patch=wrong)
 
 
 def test_a_processor_of_transformers_crops():

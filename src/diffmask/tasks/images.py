@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 from ..pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
 from ..types import Batch, Categorical, Prediction
 from .seen import part_seen
@@ -80,7 +80,7 @@ class ImageClassification(Task):
         train: Any,
         validation: Any,
         *,
-        patch: int | tuple[int, int],
+        patch: int | tuple[int, int] | None,
         labels: Sequence[str] | None = None,
         output: Callable[[Any], Prediction] | None = None,
         interpolate: bool = False,
@@ -89,7 +89,7 @@ class ImageClassification(Task):
         size: tuple[int, int] | None = None,
     ) -> None:
         self.processor, self.labels, self.column, self.most_pixels = processor, labels, column, most_pixels
-        self.patch = (patch, patch) if isinstance(patch, int) else patch
+        self.patch = _sides(patch)
         self.train, self.validation = (
             [] if part is None else as_examples(part, most_pixels) for part in (train, validation)
         )
@@ -189,6 +189,21 @@ class ImageClassification(Task):
                 f"{_name(images[row])} has NaN or infinite pixels, {int(counts[row])} of them "
                 f"(number {row} of its batch): leave it out"
             )
+
+
+def _sides(patch: Any) -> tuple[int, int]:
+    """Return the height and width of a patch."""
+    sides = (patch, patch) if isinstance(patch, int) else patch
+    if (
+        isinstance(sides, tuple | list)
+        and len(sides) == 2
+        and all(isinstance(side, int) and side > 0 for side in sides)
+    ):
+        return sides[0], sides[1]
+    raise SettingError(
+        f"patch is the height and width of a patch in pixels, got {patch!r}: pass patch=adapt(model).patch, or of a "
+        "map named by hand the pixels that each of its places stands for"
+    )
 
 
 def _name(image: Any) -> str:
