@@ -197,6 +197,14 @@ def test_what_is_no_image_processor_is_refused():
         make_task([noise()], processor={}).collate([noise()])
 
 
+def test_a_processor_may_return_a_list_of_arrays():
+    def listing(images, return_tensors):
+        return {"pixel_values": [np.asarray(image, np.float64).transpose(2, 0, 1) for image in images]}
+
+    pixels = make_task([noise(8, 12)], listing).collate([noise(8, 12)]).inputs["pixel_values"]
+    assert torch.equal(pixels[0], torch.from_numpy(noise(8, 12)).permute(2, 0, 1).float())
+
+
 def test_a_grey_model_gets_grey_images():
     task = make_task([noise()], PlainProcessor((8, 12), (0.5,), (0.5,)))
     assert task.collate(task.train).inputs["pixel_values"].shape == (1, 1, 8, 12)

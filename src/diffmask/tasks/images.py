@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError, SettingError
-from ..pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
+from ..pictures import MOST_PIXELS, as_bytes, as_pixels, open_picture, picture_folder, undecoded
 from ..types import Batch, Categorical, Prediction
 from .seen import part_seen
 from .task import Task
@@ -152,7 +152,7 @@ class ImageClassification(Task):
             raise DataError("only tensors of floats are ready for the model: give a processor, e.g. PlainProcessor")
         opened = open_picture(image, self._channels, self.most_pixels)
         try:
-            return self.processor(images=[opened], return_tensors="pt")["pixel_values"][0]
+            return as_pixels(self.processor(images=[opened], return_tensors="pt")["pixel_values"])[0]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(
                 f"{type(self.processor).__name__} makes no pixel_values of an image ({error}): give the model's own"
