@@ -156,8 +156,8 @@ def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = Fal
         raise DataError(f"there is no picture {name}: give the path of one") from None
     except Image.DecompressionBombError as error:
         raise DataError(
-            f"{name} is too large to be decoded ({str(error).rstrip('.')}): make it smaller first, or raise Pillow's own "
-            "limit too, PIL.Image.MAX_IMAGE_PIXELS"
+            f"{name} is too large to be decoded ({str(error).rstrip('.')}): make it smaller first, or raise Pillow's "
+            "own limit too, PIL.Image.MAX_IMAGE_PIXELS"
         ) from error
     except BROKEN as error:
         if isinstance(error, UnidentifiedImageError) and formats:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from statistics import median, pstdev
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from diffmask.studies.cifar10_fits import FULL, SMALL, fit_ranking
 from diffmask.studies.cifar10_model import load_cifar10, make_classifier, shifted, train_cifar10
 from diffmask.studies.cifar10_published import TABLE_1
 from diffmask.studies.cifar10_sources import find_sources, patch_of
-from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, summarise_kept, times_of
+from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, spread_of, summarise_kept, times_of
 from diffmask.studies.cifar10_time import Timing
 from diffmask.studies.setup import Setup
 from diffmask.tasks.cifar10 import pack_images
@@ -229,7 +229,8 @@ def test_the_smallest_keep_sets_are_compared_image_by_image():
     seed = {(name, how): torch.full((40,), share) for name, share in shares.items() for how in REPLACEMENTS}
     found = summarise_kept([seed, {key: value + 0.1 for key, value in seed.items()}])
     assert found["share"][REFINED] == pytest.approx([0.25] * 3)
-    assert found["seed_spread"]["rise"] == pytest.approx(0.05)
+    assert found["seed_spread"]["rise"] == pytest.approx(0.1 / 2**0.5)
+    assert summarise_kept([seed])["seed_spread"] == {}  # of one seed nothing is known
     assert found["first"]["rival"] == "rise"  # not the ranking, which is ours
     assert found["first"]["smaller_by"] == pytest.approx([0.1] * 3)
 
@@ -259,10 +260,12 @@ def test_first_compares_ours_with_the_best_rival():
     assert first(areas, RANKING, "area_most_first", PUBLISHED)["rival"] == "chefer"  # of those that were measured
 
 
-def test_what_an_explanation_takes_is_the_median_over_seeds_with_its_spread():
+def test_what_an_explanation_takes_is_spread_over_seeds():
     seeds = [{"cost": [{"images": 1, "time": time}, {"images": 8, "time": 2.0}]} for time in (1.0, 9.0, 2.0)]
-    assert times_of(seeds, median) == {"1": 2.0, "8": 2.0}
-    assert times_of(seeds, pstdev) == {"1": pytest.approx(3.559, abs=1e-3), "8": 0.0}
+    assert times_of(seeds) == {"1": [1.0, 9.0, 2.0], "8": [2.0] * 3}
+    assert (
+        spread_of(times_of(seeds)) == {"1": stdev([1.0, 9.0, 2.0]), "8": 0.0} and spread_of(times_of(seeds[:1])) == {}
+    )
 
 
 def test_passes_are_timed_by_the_fastest_before_and_after_in_batches_of_all_masks(monkeypatch):
