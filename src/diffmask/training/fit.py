@@ -17,6 +17,7 @@ from ..models.adapter import Adapter
 from ..models.adapting import check_tokenizer, doubt_tokenizer
 from ..models.pretrained import labels_of
 from ..models.vision import projection_of
+from ..tasks.images import ImageClassification
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -139,7 +140,7 @@ def check_fit(model: Adapter, task: Task) -> None:
 
 def check_patch(model: Adapter, task: Task) -> None:
     """Refuse patches of another shape than the model's: as many of them would fit, and every name would be wrong."""
-    cut, own = getattr(task, "patch", None), model.patch
+    cut, own = task.patch if isinstance(task, ImageClassification) else None, model.patch
     # A map that was named by hand comes after the model's own patches, and one of its places stands for several.
     conv = projection_of(model.model)
     mapped = all(site.layout == "grid" and site.module is not conv for site in model.sites)
