@@ -18,6 +18,7 @@ ORDER = [
     ["types"],
     ["settings"],
     ["storage"],
+    ["pictures"],
     ["provenance"],
     ["explanation"],
     ["models", "tasks"],
@@ -36,7 +37,15 @@ ORDER = [
     ["cli"],
 ]
 PLACE = {room: place for place, rooms in enumerate(ORDER) for room in rooms}
-DRAWN_FROM = {"errors", "types", "explanation", "registry", "settings", "storage"}  # saved results, no model
+DRAWN_FROM = {
+    "errors",
+    "types",
+    "explanation",
+    "registry",
+    "settings",
+    "storage",
+    "pictures",
+}  # saved results, no model
 ALLOWED = {"report": DRAWN_FROM, "page": DRAWN_FROM | {"provenance", "report"}}
 # An explanation shows itself: it names how, and whoever asks for a picture imports it then.
 SHOWS_ITSELF = (Path("explanation.py"), {"report", "page"})

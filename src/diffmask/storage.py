@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -47,6 +48,12 @@ def write_file(path: str | Path, content: bytes) -> None:
             f"could not write {path} ({error.strerror or error}); {kept}. "
             "Choose another place or free some space, then run again"
         ) from error
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, read a part at a time."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def save_tensors(path: str | Path, kind: str, tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> None:

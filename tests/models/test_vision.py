@@ -1,5 +1,6 @@
 """Which models have patches, where these stand in their states, and which are refused, with the reason."""
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -133,6 +134,18 @@ def test_a_processor_of_another_size_is_accepted_when_the_model_may_stretch():
     with pytest.raises(ModelError, match=r"CLIPFor.* refuses them .*\[task\] interpolate = true.*Python with adapt"):
         adapt(build("CLIPForImageClassification"), PlainProcessor((8, 12)))
     adapt(build("CLIPForImageClassification"), PlainProcessor((8, 12)), interpolate=True)
+
+
+def test_a_model_that_cannot_stretch_its_positions_is_not_told_to():
+    with pytest.raises(ModelError, match=r"ViTFor.* refuses them \(.*\): load the model's own processor$"):
+        adapt(build(VIT), PlainProcessor((16, 16)), interpolate=True)  # of 3 × 5 patches: no square to stretch
+
+
+def test_a_processor_that_lists_arrays_is_adapted_to():
+    def listing(images, return_tensors):
+        return {"pixel_values": [np.zeros((3, 12, 20)) for _ in images]}
+
+    assert adapt(build(VIT), listing).patch == (4, 4)
 
 
 def test_a_convolutional_network_is_refused_for_its_maps_before_its_processor():

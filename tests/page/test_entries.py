@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from diffmask.errors import DataError
@@ -93,10 +94,30 @@ def test_a_picture_is_shown_upright_and_on_white_as_the_model_saw_it(tmp_path):
     assert shown(deep).getpixel((0, 0)) == (255, 255, 255)
 
 
+def test_a_picture_shows_the_part_that_the_model_saw():
+    wide = Image.new("RGB", (120, 20), "white")
+    wide.paste((255, 0, 0), (0, 0, 30, 20))
+    explained = {**record(explained_image(), "cat.png"), "info": {"grid": [2, 3], "seen": ["shorter side", 1.5, 1.0]}}
+    cut = Image.open(io.BytesIO(base64.b64decode(entry(explained, picture=wide)["picture"].partition(",")[2])))
+    assert cut.size == (30, 20) and cut.getcolors() == [(600, (255, 255, 255))]  # the red end was cut off
+    assert "seen" not in entry(explained)["about"]["settings"]
+
+
+def test_a_tensor_of_floats_is_what_the_model_was_shown_already():
+    assert shown(torch.tensor([1.0, 0.0, 0.0]).view(3, 1, 1).expand(3, 4, 6)).getpixel((5, 3)) == (255, 0, 0)
+
+
+def test_a_picture_that_is_too_large_is_refused_before_it_is_decoded(tmp_path):
+    huge = Image.new("1", (8_100, 8_000))
+    huge.save(tmp_path / "huge.png")
+    with Image.open(tmp_path / "huge.png") as opened, pytest.raises(DataError, match="8100×8000 pixels, more than"):
+        picture_uri(opened)
+
+
 def test_what_is_no_image_is_refused(tmp_path):
     (tmp_path / "a.png").write_text("not an image")
     for wrong in (b"GIF89a", tmp_path / "a.png", tmp_path / "none.png", 3):
-        with pytest.raises(DataError, match="not an image"):
+        with pytest.raises(DataError, match=r"cannot be read|there is no picture|an image must be a file"):
             picture_uri(wrong)
 
 

@@ -2,9 +2,12 @@
 
 import io
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from diffmask.errors import DataError, SettingError
 from diffmask.report.plot import WIDE, coloured_text, perturbation_curves, plot
@@ -57,6 +60,31 @@ def test_an_image_is_drawn_with_its_patches_evenly_and_upsampled(image):
     assert len(even.patches) == 2 and not smooth.patches and drawn(figure) > 1000  # one kept patch: dark and light line
     shown = [axis.images[0].get_array() for axis in (even, smooth)]
     assert (shown[0] != shown[1]).any() and plain.get_title() == "the image"
+
+
+def test_an_image_is_drawn_as_the_model_saw_it(tmp_path):
+    lying, turned = Image.new("RGB", (30, 10)), Image.Exif()
+    turned[0x0112] = 6  # a phone held upright
+    lying.save(tmp_path / "lying.jpg", exif=turned)
+    deep = Image.fromarray(np.full((4, 6), 257 * 51, dtype=np.uint16))
+    sources = {
+        "a path": (tmp_path / "lying.jpg", (30, 10), 0.0),
+        "transparent": (Image.new("RGBA", (6, 4)), (4, 6), 1.0),
+        "bytes": (np.full((4, 6, 3), 51, np.uint8), (4, 6), 0.2),
+        "16 bits": (deep, (4, 6), 0.2),
+    }
+    for name, (source, size, shade) in sources.items():
+        pixels = explained_image().plot(source).axes[2].images[0].get_array()
+        assert pixels.shape == (*size, 3) and abs(pixels.mean() - shade) < 0.01, name
+
+
+def test_an_image_is_drawn_without_what_the_processor_cut_off():
+    explanation = explained_image()
+    explanation = replace(explanation, info={**explanation.info, "seen": ["shorter side", 1.5, 1.0]})
+    wide = Image.new("RGB", (120, 20), "white")
+    wide.paste((255, 0, 0), (0, 0, 30, 20))
+    pixels = explanation.plot(wide).axes[2].images[0].get_array()
+    assert pixels.shape == (20, 30, 3) and (pixels == 1).all()
 
 
 def test_patches_fade_with_the_chance_of_being_dropped():

@@ -1,10 +1,12 @@
 import base64
+import io
 import json
 import threading
 import time
 import zlib
 
 import pytest
+from PIL import Image
 
 from diffmask.explaining.certify import certify
 from diffmask.explaining.explain import explain
@@ -244,6 +246,12 @@ def test_an_image_is_explained_as_offline_however_it_is_sent(seeing, tmp_path, f
         (found,) = explained(answer)
         same(found, record(offline, ""))
         assert found["grid"] == [3, 5] and found["text"] is None
+
+
+def test_the_live_page_is_sent_its_picture_as_the_model_saw_it(seeing):
+    entry = seeing("POST", "/entry", json={"image": base64.b64encode(picture()).decode()}).json()
+    shown = Image.open(io.BytesIO(base64.b64decode(entry["picture"].partition(",")[2])))
+    assert shown.size == (40, 30) and entry["grid"] == [3, 5]
 
 
 def test_only_a_few_images_are_decoded_at_the_same_time(vision, monkeypatch):

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from statistics import median, pstdev
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -29,10 +29,11 @@ from diffmask.studies.cifar10_curves import (
     Curves,
     keeps_of,
 )
-from diffmask.studies.cifar10_fits import SMALL
-from diffmask.studies.cifar10_model import make_classifier, patch_of, shifted
+from diffmask.studies.cifar10_fits import FULL, SMALL, fit_ranking
+from diffmask.studies.cifar10_model import load_cifar10, make_classifier, shifted, train_cifar10
 from diffmask.studies.cifar10_published import TABLE_1
-from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, summarise_kept, times_of
+from diffmask.studies.cifar10_sources import find_sources, patch_of
+from diffmask.studies.cifar10_summary import COLUMNS, PUBLISHED, first, interval, spread_of, summarise_kept, times_of
 from diffmask.studies.cifar10_time import Timing
 from diffmask.studies.setup import Setup
 from diffmask.tasks.cifar10 import pack_images
@@ -64,13 +65,24 @@ TINY = replace(
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory):
     """Lay out a tiny encoder and random images."""
-    root, draw = tmp_path_factory.mktemp("cifar10"), np.random.default_rng(0)
-    torch.manual_seed(0)
-    transformers.Dinov2Model(transformers.Dinov2Config(**SIZES)).save_pretrained(root / "encoder")
+    root = tmp_path_factory.mktemp("cifar10")
+    save_encoder(root / "encoder")
+    save_images(root / "data")
+    return Setup(1, root / "cifar10.json", small=True, data=root / "data", encoder=root / "encoder")
+
+
+def save_encoder(directory, seed=0, **changes):
+    torch.manual_seed(seed)
+    transformers.Dinov2Model(transformers.Dinov2Config(**{**SIZES, **changes})).save_pretrained(directory)
+    return directory
+
+
+def save_images(directory, seed=0):
+    draw = np.random.default_rng(seed)
     for part, count in (("train", 20), ("test", 8)):
         images = draw.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
-        pack_images(root / f"data/{part}-0.xz", images, draw.integers(0, 10, count, dtype=np.uint8))
-    return Setup(1, root / "cifar10.json", small=True, data=root / "data", encoder=root / "encoder")
+        pack_images(directory / f"{part}-0.xz", images, draw.integers(0, 10, count, dtype=np.uint8))
+    return directory
 
 
 def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
@@ -95,8 +107,62 @@ def test_the_study_runs_goes_on_and_is_reported(setup, monkeypatch, tmp_path):
     assert set(PICTURES.get("cifar10")(result)) == {"heat-maps", "curves", "depths"}
     assert {CHEFER_READ, DISCARDING, "leave-one-out, signed", "gradient-input, signed"} <= set(summary["difference"])
     assert summary["published_protocol"]["rollout"]["published"] is None  # the paper's discards
-    again = list(cifar10.run(setup))[-1]
+    again = list(cifar10.run(replace(setup, jobs=0)))[-1]
     assert again["rows"] == result["rows"]
+    assert [seed["jobs"] for seed in again["by_seed"]] == [1]  # as many as there were when it was timed
+
+
+def test_another_encoder_patch_or_other_images_are_another_source(setup, tmp_path):
+    same = replace(setup, encoder=save_encoder(tmp_path / "again"), data=save_images(tmp_path / "images again"))
+    others = [
+        replace(setup, encoder=save_encoder(tmp_path / "weights", seed=1)),
+        replace(setup, encoder=save_encoder(tmp_path / "patch", patch_size=7)),
+        replace(setup, data=save_images(tmp_path / "images", seed=1)),
+    ]
+    first = find_sources(setup)
+    assert find_sources(same).mark == first.mark  # by content, wherever that is
+    assert len({first.mark, *(find_sources(other).mark for other in others)}) == 4
+    assert "patch 14" in first.mark
+
+
+def test_nothing_finished_is_used_for_another_source(setup, tmp_path):
+    sources, config = find_sources(setup), TINY.tune
+    found = cifar10.load_data(sources, TINY)
+    other = replace(sources, mark="of other images")
+    classifiers = [train_cifar10(each, found.task, found.labels, tmp_path, config) for each in (sources, other, other)]
+    assert len({json.dumps(each) for each in classifiers}) == 2  # the seconds tell one training from another
+    model = load_cifar10(tmp_path, torch.device("cpu"))
+    fits = [fit_ranking(model, found.task, TINY, 0, tmp_path / "fit", each.mark)[1] for each in (sources, other, other)]
+    assert len({json.dumps(each) for each in fits}) == 2
+
+
+def test_another_encoder_runs_a_seed_again(setup, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    ran = []
+    monkeypatch.setattr(cifar10, "run_seed", lambda size, sources, work, jobs, seed: ran.append(sources.encoder) or {})
+    monkeypatch.setattr(cifar10, "_line", lambda seed, found: "ran")
+    other = replace(setup, encoder=save_encoder(tmp_path / "other", seed=1))
+    for each in (setup, setup, other):
+        news = cifar10.run(each)
+        assert [next(news), next(news)] == [1, "ran"]
+    assert ran == [setup.encoder, other.encoder]
+
+
+def test_images_are_found_in_the_data_directory_or_in_its_part(setup, tmp_path):
+    assert find_sources(setup).images == setup.data
+    save_images(tmp_path / "cifar10")
+    (tmp_path / "sst.xz").write_bytes(b"another data set's")
+    assert find_sources(replace(setup, data=tmp_path)).images == tmp_path / "cifar10"
+
+
+def test_images_whose_results_were_known_are_left_to_the_published_protocol(setup):
+    sources, first = find_sources(setup), 20  # the test images stand behind 20 training images
+    found = cifar10.load_data(sources, replace(TINY, known=3, test=4))
+    assert found.test == range(first + 3, first + 7) and found.published == range(first, first + 1)
+    assert found.measured == range(first, first + 8)
+    few = cifar10.load_data(sources, replace(TINY, known=1000, test=4))
+    assert few.test == range(first + 4, first + 8)  # where there are too few, the last ones
+    assert FULL.known == FULL.test == 1000
 
 
 def test_positions_are_stretched_once_as_the_model_would(setup):
@@ -163,7 +229,8 @@ def test_the_smallest_keep_sets_are_compared_image_by_image():
     seed = {(name, how): torch.full((40,), share) for name, share in shares.items() for how in REPLACEMENTS}
     found = summarise_kept([seed, {key: value + 0.1 for key, value in seed.items()}])
     assert found["share"][REFINED] == pytest.approx([0.25] * 3)
-    assert found["seed_spread"]["rise"] == pytest.approx(0.05)
+    assert found["seed_spread"]["rise"] == pytest.approx(0.1 / 2**0.5)
+    assert summarise_kept([seed])["seed_spread"] == {}  # of one seed nothing is known
     assert found["first"]["rival"] == "rise"  # not the ranking, which is ours
     assert found["first"]["smaller_by"] == pytest.approx([0.1] * 3)
 
@@ -193,10 +260,12 @@ def test_first_compares_ours_with_the_best_rival():
     assert first(areas, RANKING, "area_most_first", PUBLISHED)["rival"] == "chefer"  # of those that were measured
 
 
-def test_what_an_explanation_takes_is_the_median_over_seeds_with_its_spread():
+def test_what_an_explanation_takes_is_spread_over_seeds():
     seeds = [{"cost": [{"images": 1, "time": time}, {"images": 8, "time": 2.0}]} for time in (1.0, 9.0, 2.0)]
-    assert times_of(seeds, median) == {"1": 2.0, "8": 2.0}
-    assert times_of(seeds, pstdev) == {"1": pytest.approx(3.559, abs=1e-3), "8": 0.0}
+    assert times_of(seeds) == {"1": [1.0, 9.0, 2.0], "8": [2.0] * 3}
+    assert (
+        spread_of(times_of(seeds)) == {"1": stdev([1.0, 9.0, 2.0]), "8": 0.0} and spread_of(times_of(seeds[:1])) == {}
+    )
 
 
 def test_passes_are_timed_by_the_fastest_before_and_after_in_batches_of_all_masks(monkeypatch):

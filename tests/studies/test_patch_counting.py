@@ -2,12 +2,15 @@
 
 import json
 import math
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from diffmask.errors import DataError
 from diffmask.gates.probe import make_probe
 from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
@@ -172,6 +175,42 @@ def test_the_masks_that_are_drawn_stand_beside_the_grids_they_are_of():
 def test_each_method_is_drawn_once():
     drawn = [job for job in all_jobs(Size(), 10) if job.drawn]
     assert drawn == [Job(OURS, 0.9, 0), Job(RIVALS, OWN, 0), Job(RIGHT, OWN, 0), Job(RELEASED, OWN, 0)]
+
+
+def quick_job(jobs, size, number):
+    """Find the same in no time, and refuse what was found before."""
+    job, found = jobs[number], {"auroc": 1.0, "auroc_free": 1.0, "exact": 1.0}
+    name = "rollout" if job.part == RIVALS else job.part
+    more = {} if job.part == RIVALS else {"converged": True}
+    return {"rows": [{"method": name, **found, **more, "seed": job.seed, "start": job.start or None}], "masks": {}}
+
+
+def refuse(*given):
+    raise AssertionError("this was finished before")
+
+
+@pytest.fixture
+def quick(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(patch_counting, "SMALL", TINY)
+    monkeypatch.setattr(patch_counting, "run_job", quick_job)
+    return Setup(2, tmp_path / "x.json", small=True, command="x", take_over=True)
+
+
+def test_a_study_goes_on_from_its_result_file(quick, monkeypatch):
+    *_, first = patch_counting.run(quick)
+    shutil.rmtree(quick.work("patch-counting"))
+    monkeypatch.setattr(patch_counting, "run_job", refuse)
+    *_, again = patch_counting.run(quick)
+    assert again["rows"] == first["rows"] and again["jobs"] == first["jobs"] and len(again["jobs"]) == 2 + 2 + 8
+
+
+def test_runs_of_other_seeds_are_not_taken_for_those_that_are_asked_for(quick):
+    list(patch_counting.run(quick))
+    with pytest.raises(DataError, match=r"run 2 .* is another's \(rollout, seed 0\)"):
+        list(patch_counting.run(replace(quick, seeds=3)))
+    with pytest.raises(DataError, match=r"has 12 finished runs, and 6 would take their place"):
+        list(patch_counting.run(replace(quick, seeds=1)))
 
 
 @pytest.mark.slow

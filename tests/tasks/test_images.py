@@ -6,7 +6,8 @@ import torch
 from PIL import Image
 from transformers import CLIPImageProcessorPil, ViTImageProcessorPil
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, SettingError
+from diffmask.pictures import as_shown
 from diffmask.tasks.images import Examples, ImageClassification, PlainProcessor
 from diffmask.types import Categorical
 
@@ -63,10 +64,47 @@ def test_patches_need_not_be_square():
     assert make_task([noise()], patch=(8, 3)).grid == (1, 4)
 
 
+@pytest.mark.parametrize("wrong", [None, 0, (4, -4)])
+def test_a_patch_that_is_none_is_refused(wrong):
+    with pytest.raises(SettingError, match=r"height and width of a patch in pixels, got .*: pass patch=adapt\(model\)"):
+        make_task([noise()], patch=wrong)
+
+
 def test_a_processor_of_transformers_crops():
     processor = CLIPImageProcessorPil(size={"shortest_edge": 8}, crop_size={"height": 8, "width": 8})
     task = make_task([noise(), noise(20, 40)], processor)
     assert task.collate(task.train).inputs["pixel_values"].shape == (2, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"size": {"shortest_edge": 32}, "crop_size": {"height": 24, "width": 28}}, ("shorter side", 0.875, 0.75)),
+        ({"size": {"height": 64, "width": 64}, "crop_size": {"height": 48, "width": 48}}, ("sides", 0.75, 0.75)),
+        ({"do_resize": False, "crop_size": {"height": 48, "width": 64}}, ("pixels", 64, 48)),
+        ({"do_resize": False, "crop_size": {"height": 1000, "width": 1000}}, ("pixels", 1000, 1000)),  # padded
+        ({"size": {"height": 64, "width": 64}, "do_center_crop": False}, None),  # all of it
+        ({"size": {"shortest_edge": 64}, "do_center_crop": False}, None),
+    ],
+)
+def test_what_a_processor_cuts_off_is_measured(settings, expected):
+    seen = make_task([noise()], CLIPImageProcessorPil(**settings)).seen
+    assert seen is expected is None or (seen[0] == expected[0] and seen[1:] == pytest.approx(expected[1:], rel=0.02))
+
+
+def test_a_cut_picture_shows_what_the_model_was_shown():
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 40}, crop_size={"height": 32, "width": 32})
+    task = make_task([noise()], processor)
+    picture = Image.linear_gradient("L").resize((90, 60)).convert("RGB")
+    shown = as_shown(picture, task.seen).resize((32, 32))
+    plain = PlainProcessor((32, 32), tuple(processor.image_mean), tuple(processor.image_std))
+    found, expected = task.pixels(picture), plain(images=[shown])["pixel_values"][0]
+    assert (found - expected).abs().mean() < 0.1  # a window one row beside it would be off by as much
+
+
+def test_of_a_plain_processor_and_of_tensors_that_are_ready_all_is_seen():
+    assert make_task([noise()]).seen is None
+    assert ImageClassification(None, torch.zeros(1, 3, 8, 12), None, patch=4).seen is None
 
 
 def test_other_sizes_and_modes_become_one(tmp_path):
@@ -157,6 +195,14 @@ def test_positions_are_stretched_when_asked():
 def test_what_is_no_image_processor_is_refused():
     with pytest.raises(DataError, match=r"dict makes no pixel_values of an image"):
         make_task([noise()], processor={}).collate([noise()])
+
+
+def test_a_processor_may_return_a_list_of_arrays():
+    def listing(images, return_tensors):
+        return {"pixel_values": [np.asarray(image, np.float64).transpose(2, 0, 1) for image in images]}
+
+    pixels = make_task([noise(8, 12)], listing).collate([noise(8, 12)]).inputs["pixel_values"]
+    assert torch.equal(pixels[0], torch.from_numpy(noise(8, 12)).permute(2, 0, 1).float())
 
 
 def test_a_grey_model_gets_grey_images():

@@ -16,16 +16,6 @@ from ..training.fit import Fit
 
 MANIFEST = "_manifest.json"  # readers of Parquet directories skip names that begin with an underscore
 LAYOUT = 1
-BLOCK = 1 << 20
-
-
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file, read a megabyte at a time."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def probe_hash(fitted: Fit) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from ..errors import SettingError, StorageError
 from ..explaining.explain import check_depth
+from ..storage import file_hash
 from ..tasks.images import ImageClassification
 from ..training.fit import Fit
 from . import ENGINES
@@ -16,7 +17,6 @@ from .manifest import (
     MANIFEST,
     check_no_others,
     check_same,
-    file_hash,
     mark_finished,
     probe_hash,
     read_manifest,

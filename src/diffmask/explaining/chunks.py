@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import DataError, ExampleError, SettingError
 from ..tasks.task import Task, check_examples
-from ..training.fit import Fit
+from ..training.fit import Fit, check_patch
 from ..types import Batch, Prediction, broken, raise_if_broken
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ def check_fit(fitted: Any) -> None:
             f"explaining takes what diffmask.fit or from_pretrained returned, got {type(fitted).__name__}: fit a probe "
             "to the model first"
         )
+    check_patch(fitted.model, fitted.task)  # a probe may be given another task than it was fitted to
 
 
 def broken_rows(prediction: Prediction) -> dict[str, Tensor]:

@@ -159,8 +159,8 @@ def _versions() -> dict[str, str]:
 
 
 def _about(fitted: Fit) -> dict[str, list[Any]]:
-    """Return what a reader needs to know of the examples: the names of the labels, the rows and columns of an image."""
-    found = {name: getattr(fitted.task, name, None) for name in ("labels", "grid")}
+    """Return what a reader needs to know: the names of labels, the rows and columns of an image, what is seen of it."""
+    found = {name: getattr(fitted.task, name, None) for name in ("labels", "grid", "seen")}
     if found["labels"] is None and fitted.task.labelled:
         found["labels"] = labels_of(fitted.model.model)
     return {name: list(value) for name, value in found.items() if value is not None}

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ModelError, SiteError
+from ..pictures import as_pixels
 from ..types import Batch
 from .sites import Site, States, capture
 from .sites import replace as put
 
 PATCHES = ":patches"  # no module's name begins like this
-PIXELS = "pixel_values"
+PIXELS, STRETCH = "pixel_values", "interpolate_pos_encoding"
 
 
 def reads_images(model: nn.Module) -> bool:
@@ -117,7 +118,7 @@ def any_image(model: nn.Module, processor: Any = None, interpolate: bool = False
     pixels = torch.rand(conv.in_channels, *(size or (64, 64)), generator=torch.Generator().manual_seed(0))
     made = pixels.unsqueeze(0) if processor is None else _processed(model, processor, pixels)
     units = prod(length // step for length, step in zip(made.shape[2:], conv.stride, strict=True))
-    more = {"interpolate_pos_encoding": True} if interpolate else {}
+    more = {STRETCH: True} if interpolate else {}
     return Batch({getattr(model, "main_input_name", PIXELS): made, **more}, torch.ones(1, units, dtype=torch.bool))
 
 
@@ -135,7 +136,7 @@ def _processed(model: nn.Module, processor: Any, pixels: Tensor) -> Tensor:
     """Let the processor make an image into pixels, and refuse one that was not made for images."""
     image = (255 * pixels).to(torch.uint8).permute(1, 2, 0).numpy()
     try:
-        return processor(images=[image], return_tensors="pt")[PIXELS]
+        return as_pixels(processor(images=[image], return_tensors="pt")[PIXELS])
     except (TypeError, ValueError, KeyError) as error:
         raise ModelError(
             f"{type(model).__name__} reads images of {pixels.shape[0]} channels, and {type(processor).__name__} makes "
@@ -157,7 +158,7 @@ def check_image(model: nn.Module, image: Batch, run: Callable[[Batch], Any]) -> 
         run(image)
     except (ValueError, RuntimeError, TypeError, ModelError) as error:
         why = error.__cause__ or error
-        raise ModelError(f"{made}, and {kind} refuses them ({why}): {_other_images(model)}") from error
+        raise ModelError(f"{made}, and {kind} refuses them ({why}): {_other_images(model, image.inputs)}") from error
 
 
 @contextmanager
@@ -177,14 +178,14 @@ def naming_images(model: nn.Module, inputs: Mapping[str, Any]) -> Iterator[None]
         raise ModelError(
             f"{type(model).__name__} takes images of {_by(own)} pixels and {conv.in_channels} channels, and cannot "
             f"take {_by(size)} and {channels} ({error}): "
-            + (_other_images(model) if same else f"give images of {conv.in_channels} channels")
+            + (_other_images(model, inputs) if same else f"give images of {conv.in_channels} channels")
         ) from error
 
 
-def _other_images(model: nn.Module) -> str:
-    """Say what to do about images of another size."""
+def _other_images(model: nn.Module, inputs: Mapping[str, Any]) -> str:
+    """Say what to do about images of another size; a model that was told to stretch its positions could not."""
     advice = "load the model's own processor"
-    if not any(hasattr(module, "interpolate_pos_encoding") for module in model.modules()):
+    if inputs.get(STRETCH) or not any(hasattr(module, STRETCH) for module in model.modules()):
         return advice
     return (
         f"{advice}, or let it stretch its positions to another size, with [task] interpolate = true in the file of "

@@ -20,6 +20,7 @@ from .picture import check_picture, picture_uri
 
 Entry = dict[str, Any]
 NEEDED = ("units", "depths", "depth", "scores", "kept")
+APART = ("grid", "seen", "labels", "versions")  # of what an explanation tells of itself, no settings
 DIGITS = 4  # of a probability on a page: a thousand explanations stay a few megabytes
 # What turns text around, moves the cursor or has no shape. Joiners stay: letters and emoji are built with them.
 HIDDEN = re.compile(
@@ -32,7 +33,8 @@ def entry(source: Explanation | Mapping[str, Any], text: str | None = None, pict
     found = record(source, text or "") if isinstance(source, Explanation) else source
     _check(found)
     units, joined = zip(*split_units(found["units"]), strict=True)
-    uri = picture_uri(picture) if picture is not None else check_picture(found.get("picture"))
+    seen = (found.get("info") or {}).get("seen")
+    uri = picture_uri(picture, seen) if picture is not None else check_picture(found.get("picture"))
     return {
         "text": visible(found.get("text") or ""),
         "units": [visible(unit) or "␣" for unit in units],
@@ -105,7 +107,7 @@ def _rival(rival: Mapping[str, Any], units: int) -> dict[str, Any]:
 
 def _about(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings an explanation was made with, and the versions of what made it."""
-    info = {key: value for key, value in (found.get("info") or {}).items() if key not in ("grid", "labels", "versions")}
+    info = {key: value for key, value in (found.get("info") or {}).items() if key not in APART}
     settings = {key: found[key] for key in ("kind", "fingerprint") if found.get(key) is not None} | info
     return {"settings": settings, "versions": (found.get("info") or {}).get("versions") or {}}
 

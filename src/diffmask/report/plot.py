@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import DataError, SettingError
 from ..explanation import Explanation, to_pixels
+from ..pictures import Seen, as_bytes, as_shown
 from .explanations import heat_map
 from .plain import grid_of, kept_at, pieces, record, short_names
 from .style import COLOURS, MARKERS, new_figure
@@ -75,7 +76,7 @@ def patches(explanation: Explanation, image: Any = None, depth: int | None = Non
     """Draw an image beside itself with what is dropped faded, evenly and upsampled, kept patches outlined."""
     depth = explanation.depth if depth is None else depth
     rows, columns = _grid(explanation)
-    pixels = _pixels(image, rows, columns)
+    pixels = _pixels(image, explanation.info.get("seen"), rows, columns)
     chances = explanation.scores[depth].exp()
     figure, axes = new_figure(3 if image is not None else 2, width=2.7, height=3.0)
     faded = {
@@ -116,15 +117,12 @@ def _grid(explanation: Explanation) -> tuple[int, int]:
     return found
 
 
-def _pixels(image: Any, rows: int, columns: int) -> Float[Tensor, "height width 3"]:
-    """Return an image as height × width × 3 in [0, 1]; without one, an even grey."""
+def _pixels(image: Any, seen: Seen | None, rows: int, columns: int) -> Float[Tensor, "height width 3"]:
+    """Return an image as the model saw it, height × width × 3 in [0, 1]; without one, an even grey."""
     if image is None:
         return torch.full((8 * rows, 8 * columns, 3), 0.45)
-    if isinstance(image, Tensor):  # channels first, in [0, 1], as image tasks take them
-        return image.float().clamp(0, 1).permute(1, 2, 0).expand(-1, -1, 3)
-    import numpy as np
-
-    return torch.tensor(np.asarray(image.convert("RGB")), dtype=torch.float32) / 255
+    (pixels,) = as_bytes([as_shown(image, seen)])
+    return pixels.permute(1, 2, 0).float() / 255
 
 
 def _outline(axis: Any, kept: Sequence[bool], columns: int) -> None:

@@ -104,7 +104,9 @@ def _add_page(app: FastAPI, service: Service) -> None:
         question = question.model_copy(update={"depth": "all"})
         async with _in_time(service):
             found = await _explained(service, question, await _examples(service, question))
-        return JSONResponse(live_entry(found[0]))
+        content = None if question.image is None else _decoded(question.image)
+        async with service.decoding:
+            return JSONResponse(await asyncio.to_thread(live_entry, found[0], content))
 
 
 @asynccontextmanager

@@ -30,8 +30,8 @@ def page_file(name: str) -> bytes:
     return asset(name)
 
 
-def live_entry(explained: Mapping[str, Any]) -> Entry:
-    """Turn an answer of the service into what the view takes."""
+def live_entry(explained: Mapping[str, Any], picture: bytes | None = None) -> Entry:
+    """Turn an answer of the service into what the view takes, with its picture as the model saw it."""
     text = explained["text"]
     plain = " ".join(text) if isinstance(text, list) else text
-    return {**entry({**explained, "text": plain}), "cut": explained["cut"]}
+    return {**entry({**explained, "text": plain}, picture=picture), "cut": explained["cut"]}

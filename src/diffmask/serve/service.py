@@ -15,10 +15,10 @@ from ..explaining.certify import certify, with_margin
 from ..explaining.explain import check_depth, explain
 from ..explaining.explain import info as about
 from ..explanation import Explanation
+from ..pictures import open_picture
 from ..provenance import versions
 from ..report.plain import record
 from ..tasks.images import ImageClassification
-from ..tasks.pictures import open_picture
 from ..tasks.text import TextTask, check_text
 from ..training.fit import Fit
 from .batching import Batcher, ClosedError, FullError

@@ -1,15 +1,18 @@
 """CIFAR-10 (Nalmpantis et al. 2023, §4): whose ranking of patches keeps a prediction longest and loses it soonest?
 
 Each seed fine-tunes its own classifier, then fits a keep set and a ranking on training images. Epochs and fits are
-chosen on training images set apart; everything reported is on test images that nothing else saw. Areas are of the
-probability of the predicted class, averaged over three replacements; `difference` is the area with the least important
-patches first less the area with the most important first, and larger is better. `kept` is what an order makes of a keep
-set: the smallest share of patches, taken from its top, that was measured to hold the margin.
+chosen on training images set apart. What is reported of 1,000 test images is of numbers 1,000 to 1,999: the results of
+those before were known when the method was last changed, so they serve the published protocol alone, which is of the
+first 50. The accuracy of a classifier is of all test images.
+
+Areas are of the probability of the predicted class, averaged over three replacements; `difference` is the area with the
+least important patches first less the area with the most important first, and larger is better. `kept` is what an order
+makes of a keep set: the smallest share of patches, taken from its top, that was measured to hold the margin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +27,9 @@ from ..tasks.cifar10 import CLASSES, read_cifar10
 from ..tasks.stored_images import StoredImages
 from .cifar10_curves import FIGURES, LEARNED, Curves, all_methods, measure_curves, rank
 from .cifar10_fits import FULL, SMALL, Size, fit_keep_set, fit_ranking
-from .cifar10_model import load_cifar10, measure_accuracy, patch_of, train_cifar10
-from .cifar10_published import beside_published, published_protocol
+from .cifar10_model import load_cifar10, measure_accuracy, train_cifar10
+from .cifar10_published import PROTOCOL, beside_published, published_protocol
+from .cifar10_sources import Sources, find_sources
 from .cifar10_summary import rows_of, shown_images, summarise, summarise_kept
 from .cifar10_time import computing, explain_cost
 from .result import write_result
@@ -33,6 +37,7 @@ from .seeds import made_with, run_seeds
 from .setup import News, Setup
 from .trained import device
 
+BY_SEED = ("classifier", "keep_set", "ranking", "cost", "jobs")  # older runs that are taken over have no jobs
 MEASURED, AREAS, KEPT = "measured test images", "areas", "kept"
 
 
@@ -43,6 +48,7 @@ class Data:
     task: StoredImages
     labels: Tensor
     test: range
+    published: range  # test images for the published protocol
     measured: range  # test images for the classifier's accuracy
 
 
@@ -51,18 +57,19 @@ def run(setup: Setup) -> News:
     size, work = SMALL if setup.small else FULL, setup.work("cifar10")
     yield setup.seeds
     done: dict[int, dict[str, Any]] = {}
-    run_one = partial(run_seed, size, find_images(setup), setup.find_encoder(), work)
-    for seed, found in run_seeds(run_one, range(setup.seeds), work, repr(size), setup.jobs, setup.take_over):
+    sources = find_sources(setup)
+    run_one, settings = partial(run_seed, size, sources, work, setup.jobs), f"{size}, {sources.mark}"
+    for seed, found in run_seeds(run_one, range(setup.seeds), work, settings, setup.jobs, setup.take_over):
         done[seed] = found
         yield _line(seed, found)
     seeds = [done[seed] for seed in sorted(done)]
     areas = [read_measured(work, seed, AREAS) for seed in sorted(done)]
     kept = [read_measured(work, seed, KEPT) for seed in sorted(done)]
     more = {
-        "settings": repr(size),
+        "settings": settings,
         "made_with": made_with(work, setup.seeds),
         "published_measures": "areas with unit spacing over 29 points, at most 28; nll is what the paper calls KL",
-        "by_seed": [{key: found[key] for key in ("classifier", "keep_set", "ranking", "cost")} for found in seeds],
+        "by_seed": [{key: found.get(key) for key in BY_SEED} for found in seeds],
         "curves": seeds[0]["curves"],
         "shown": seeds[0]["shown"],
     }
@@ -71,21 +78,23 @@ def run(setup: Setup) -> News:
     yield write_result(setup.output, "cifar10", setup.command, sorted(done), summary, rows_of(areas), **more)
 
 
-def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> dict[str, Any]:
-    """Do everything for one seed; what was finished before a stop is read back."""
-    found = load_data(data, size, patch_of(encoder))
+def run_seed(size: Size, sources: Sources, work: Path, jobs: int, seed: int) -> dict[str, Any]:
+    """Do everything for one seed, one of so many at a time; what was finished before a stop is read back."""
+    found = load_data(sources, size)
     task, here = found.task, device()
     directory = work / f"model-{seed}"
-    tuned = train_cifar10(encoder, task, found.labels, directory, change(size.tune, {"seed": seed}))
+    tuned = train_cifar10(sources, task, found.labels, directory, change(size.tune, {"seed": seed}))
     with computing(here, size.bf16):
         model = load_cifar10(directory, here, size.every)
         tuned["accuracy"] = measure_accuracy(model.model, task, found.labels, found.measured)
-        fitted, keep_timing = fit_keep_set(model, task, size, seed, work / f"keep-set-{seed}.safetensors")
-        ranking, rank_timing = fit_ranking(model, task, size, seed, work / f"ranking-{seed}.safetensors")
-        scores = rank(all_methods(fitted, ranking, size, seed), fitted, found.test, size)
+        fitted, keep_timing = fit_keep_set(model, task, size, seed, work / f"keep-set-{seed}.safetensors", sources.mark)
+        ranking, rank_timing = fit_ranking(model, task, size, seed, work / f"ranking-{seed}.safetensors", sources.mark)
+        methods = all_methods(fitted, ranking, size, seed)
+        scores = rank(methods, fitted, found.test, size)
         curves = measure_curves(scores, fitted, found.test, size)
-        few = found.test[: size.published]
+        few = rank({name: methods[name] for name in PROTOCOL}, fitted, found.published, size)
         result = {
+            "jobs": jobs,  # which share the GPU, and so its time
             "classifier": tuned,
             "keep_set": {
                 **keep_timing,
@@ -94,7 +103,7 @@ def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> di
             },
             "ranking": {**rank_timing, "scores": [asdict(score) for score in ranking.scores]},
             "cost": [explain_cost(fitted, ranking, count) for count in (1, min(256, size.validation))],
-            "published": published_protocol(scores, fitted, few),
+            "published": published_protocol(few, fitted, found.published),
             "curves": mean_curves(curves),
             "shown": shown_images(fitted, scores, found.test[: size.shown], found.labels),
         }
@@ -102,16 +111,9 @@ def run_seed(size: Size, data: Path, encoder: Path, work: Path, seed: int) -> di
     return result
 
 
-def find_images(setup: Setup) -> Path:
-    """Return the directory of the images: the data directory itself, or its part `cifar10`."""
-    if setup.data is not None and (any(setup.data.glob("*.xz")) or (setup.data / "cifar10.npz").is_file()):
-        return setup.data
-    return setup.find_data("cifar10")
-
-
-def load_data(directory: Path, size: Size, patch: int) -> Data:
+def load_data(sources: Sources, size: Size) -> Data:
     """Put the images where the model computes: those to fit on, those to choose on, and those to measure on."""
-    train, test = (read_cifar10(directory, part) for part in ("train", "test"))
+    train, test = (read_cifar10(sources.images, part) for part in ("train", "test"))
     chosen = min(size.train, len(train) - size.validation)
     apart = range(len(train) - size.validation, len(train))
     images, labels = (
@@ -122,17 +124,12 @@ def load_data(directory: Path, size: Size, patch: int) -> Data:
         range(chosen),
         apart,
         size=size.pixels,
-        patch=patch,
+        patch=sources.patch,
         ask=size.ask,
         labels=CLASSES,
     )
-    first = len(train)
-    return Data(
-        task,
-        labels,
-        range(first, first + min(size.test, len(test))),
-        range(first, first + min(size.accuracy, len(test))),
-    )
+    tests, fresh = range(len(train), len(images)), min(size.known, max(0, len(test) - size.test))
+    return Data(task, labels, tests[fresh : fresh + size.test], tests[: size.published], tests[: size.accuracy])
 
 
 def mean_curves(curves: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
@@ -148,7 +145,10 @@ def mean_curves(curves: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
 
 def save_measured(work: Path, seed: int, curves: Mapping[tuple[str, str], Curves], margin: float) -> None:
     """Keep the areas of every image's curves, and the smallest share of it that was measured to hold the margin."""
-    measured = {AREAS: lambda curve: curve.areas, KEPT: lambda curve: curve.kept(margin)}
+    measured: dict[str, Callable[[Curves], Tensor]] = {
+        AREAS: lambda curve: curve.areas,
+        KEPT: lambda curve: curve.kept(margin),
+    }
     tensors = {
         f"{what}/{name}/{how}": measure(curve).cpu().contiguous()
         for what, measure in measured.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,7 +36,8 @@ class Size:
     pixels: Annotated[int, "height and width of an image as the model sees it"] = 112
     train: Annotated[int, "most training images"] = 48_000
     validation: Annotated[int, "training images, the last ones, on which epochs and fits are chosen"] = 2000
-    test: Annotated[int, "test images, the first ones, on which all is measured"] = 1000
+    known: Annotated[int, "test images, the first ones, whose results were known when the method was changed"] = 1000
+    test: Annotated[int, "test images, those behind them, on which all is measured"] = 1000
     accuracy: Annotated[int, "test images on which the classifier is measured"] = 10_000
     every: Annotated[int, "gates read every so many blocks, counted from the last"] = 4
     ask: Annotated[Literal["nowhere", "prefix"], "prefix: gates read [CLS] beside their patch; or nowhere"] = "prefix"
@@ -48,7 +48,7 @@ class Size:
     steps: Annotated[int, "points on the way of integrated gradients"] = 50
     rows: Annotated[int, "images in one pass when nothing is trained"] = 8192
     batch: Annotated[int, "images whose curves are measured together"] = 250
-    published: Annotated[int, "images of the published protocol"] = 50
+    published: Annotated[int, "test images of the published protocol, the first ones, as its authors took them"] = 50
     shown: Annotated[int, "images in the pictures"] = 8
     tune: FineTuneConfig = field(default_factory=lambda: FineTuneConfig(4, 256, 1e-4, bf16=True))
     keep_set: FitConfig = field(default_factory=_keep_set)
@@ -75,19 +75,22 @@ SMALL = Size(
 )
 
 
-def fit_keep_set(model: Adapter, task: StoredImages, size: Size, seed: int, path: Path) -> tuple[Fit, dict[str, Any]]:
+def fit_keep_set(
+    model: Adapter, task: StoredImages, size: Size, seed: int, path: Path, source: str
+) -> tuple[Fit, dict[str, Any]]:
     """Fit the keep set of a seed, or read it back."""
     config = change(size.keep_set, {"seed": seed})
     masks = config.depths_per_step or len(model.sites)
-    return _once(path, model, task, config, masks, load_fit, lambda: fit(model, task, config), save_fit)
+    return _once(path, source, model, task, config, masks)
 
 
-def fit_ranking(model: Adapter, task: StoredImages, size: Size, seed: int, path: Path) -> tuple[Fit, dict[str, Any]]:
+def fit_ranking(
+    model: Adapter, task: StoredImages, size: Size, seed: int, path: Path, source: str
+) -> tuple[Fit, dict[str, Any]]:
     """Fit the ranking of a seed, or read it back."""
-    narrow = at_the_ends(model)
     config = change(size.ranking, {"seed": seed, "compile": compiles(size, model)})
     masks = config.comparison.pairs  # two sets forward each, which is what a mask takes forward and back
-    return _once(path, narrow, task, config, masks, load_fit, lambda: fit(narrow, task, config), save_fit)
+    return _once(path, source, at_the_ends(model), task, config, masks)
 
 
 def compiles(size: Size, model: Adapter) -> bool:
@@ -101,22 +104,19 @@ def at_the_ends(model: Adapter) -> Adapter:
 
 
 def _once(
-    path: Path,
-    model: Adapter,
-    task: StoredImages,
-    config: FitConfig,
-    masks: int,
-    load: Callable[[Path, Adapter, StoredImages], Any],
-    make: Callable[[], Any],
-    save: Callable[[Any, Path], None],
-) -> Any:
-    """Fit and keep something with its timing, or read it back if the same was kept; the timing is written last."""
+    path: Path, source: str, model: Adapter, task: StoredImages, config: FitConfig, masks: int
+) -> tuple[Fit, dict[str, Any]]:
+    """Fit and keep a probe with its timing, or read it back if the same was kept; the timing is written last.
+
+    What is the same is said by what it was made of, and not by the commit: a change to a table or to what is measured
+    must not cost hours on a GPU. Whoever changes how a probe is fitted removes the directory.
+    """
     beside = path.with_suffix(".json")
-    mark = repr((model.fingerprint, model.sites.names, task.ask, task.train, config))
+    mark = repr((source, model.fingerprint, model.sites.names, task.ask, task.train, task.validation, config))
     if beside.is_file() and (kept := json.loads(beside.read_text()))["mark"] == mark:
-        return load(path, model, task), kept
+        return load_fit(path, model, task), kept
     images = config.steps * min(config.batch_size, len(task.train))
-    made, timing = timed(model, task, config.batch_size, images, masks, make)
-    save(made, path)
+    made, timing = timed(model, task, config.batch_size, images, masks, lambda: fit(model, task, config))
+    save_fit(made, path)
     write_file(beside, json.dumps({**timing, "mark": mark}).encode())
     return made, {**timing, "mark": mark}

@@ -20,6 +20,7 @@ from ..storage import write_file
 from ..tasks.cifar10 import CLASSES
 from ..tasks.stored_images import StoredImages
 from ..training.random import NOISE, generator
+from .cifar10_sources import Sources, load_encoder
 from .fine_tune import FineTuneConfig, fine_tune
 from .stretch import stretched
 from .trained import FIGURES
@@ -28,13 +29,13 @@ PAD = 4  # pixels by which a picture may move
 
 
 def train_cifar10(
-    encoder: Path, task: StoredImages, labels: Int64[Tensor, " image"], directory: Path, config: FineTuneConfig
+    sources: Sources, task: StoredImages, labels: Int64[Tensor, " image"], directory: Path, config: FineTuneConfig
 ) -> dict[str, Any]:
     """Fine-tune on the task's training images, unless that is done; the epoch is chosen on its validation images."""
-    mark = repr((task.train, task.validation, task.size, config))
+    mark = repr((sources.mark, task.train, task.validation, task.size, config))
     if (directory / FIGURES).is_file() and (kept := json.loads((directory / FIGURES).read_text()))["mark"] == mark:
         return dict(kept)
-    model, began = make_classifier(encoder, task.size[0], config.seed), time.perf_counter()
+    model, began = make_classifier(sources.encoder, task.size[0], config.seed), time.perf_counter()
     found = fine_tune(
         model,
         Augmented(task, labels, config.seed),
@@ -65,46 +66,6 @@ def make_classifier(encoder: Path, size: int, seed: int) -> Any:
     model.config.id2label = dict(enumerate(CLASSES))
     model.config.label2id = {name: number for number, name in enumerate(CLASSES)}
     return model
-
-
-def load_encoder(place: Path, **settings: Any) -> Any:
-    """Load a model that classifies images, in float32, or say why there is none."""
-    from transformers import AutoModelForImageClassification
-
-    try:
-        return AutoModelForImageClassification.from_pretrained(place, dtype=torch.float32, **settings)
-    except (OSError, ValueError, KeyError) as error:
-        raise _no_encoder(place, error) from error
-
-
-def load_config(place: Path) -> Any:
-    """Read the settings of a model without its weights."""
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(place)
-    except (OSError, ValueError, KeyError) as error:
-        raise _no_encoder(place, error) from error
-
-
-def _no_encoder(place: Path, error: Exception) -> ModelError:
-    why = str(error).strip().split("\n")[0].rstrip(".")
-    return ModelError(
-        f"{place} is no vision transformer of transformers ({why}): name the directory of one, such as a ViT or "
-        "DINOv2, with --encoder"
-    )
-
-
-def patch_of(place: Path) -> int:
-    """Read the side of a model's patches from its settings: the data are cut before the model is made."""
-    config = load_config(place)
-    found = getattr(getattr(config, "vision_config", config), "patch_size", None)
-    if not isinstance(found, int):
-        raise ModelError(
-            f"{config.model_type} in {place} has no square patches (patch_size is {found}): name a ViT or DINOv2 with "
-            "--encoder"
-        )
-    return found
 
 
 def load_cifar10(directory: Path, device: torch.device, every: int = 1) -> Adapter:

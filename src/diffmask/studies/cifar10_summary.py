@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from statistics import mean, median, pstdev
+from statistics import mean, median, stdev
 from typing import Any
 
 import torch
@@ -94,7 +94,7 @@ def summarise(
 ) -> dict[str, Any]:
     """Reduce the rows to the figures the study is judged by."""
     columns = {column: _by_method(areas, column) for column in COLUMNS}
-    accuracies = [seed["classifier"]["accuracy"] for seed in seeds]
+    accuracies, times = [seed["classifier"]["accuracy"] for seed in seeds], times_of(seeds)
     return {
         "accuracy": mean(accuracies),
         "accuracy_min": min(accuracies),
@@ -106,10 +106,10 @@ def summarise(
             part: mean(seed[part]["three_forward_share"] for seed in seeds) for part in ("keep_set", "ranking")
         },
         "explain_flops": max(seed["cost"][0]["flops"] for seed in seeds),
-        "explain_time": times_of(seeds, median),
-        "explain_time_spread": times_of(seeds, pstdev),
+        "explain_time": {count: median(found) for count, found in times.items()},
+        "explain_time_spread": spread_of(times),
         **columns,
-        "seed_spread": {column: _spread(areas, column) for column in COLUMNS},
+        "seed_spread": {column: spread_of(_means(areas, column)) for column in COLUMNS},
         "first": {
             "area_least_first": first(areas, KEEP_SET, "area_least_first"),
             "area_most_first": first(areas, RANKING, "area_most_first"),
@@ -130,15 +130,20 @@ def summarise_kept(kept: Sequence[Mapping[tuple[str, str], Float[Tensor, " image
     gap = difference_interval(means[rival], means[REFINED])
     return {
         "share": {name: interval(seeds) for name, seeds in each.items()},
-        "seed_spread": {name: pstdev([float(seed.mean()) for seed in seeds]) for name, seeds in each.items()},
+        "seed_spread": spread_of({name: [float(seed.mean()) for seed in seeds] for name, seeds in each.items()}),
         "first": {"method": REFINED, "rival": rival, "smaller_by": [gap.mean, gap.low, gap.high]},
     }
 
 
-def times_of(seeds: Sequence[Mapping[str, Any]], reduce: Callable[[Sequence[float]], float]) -> dict[str, float]:
-    """Reduce what an explanation took over the seeds, by the number of images explained together."""
+def times_of(seeds: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """List what an explanation took with each seed, by the number of images explained together."""
     found = [{str(cost["images"]): cost["time"] for cost in seed["cost"]} for seed in seeds]
-    return {count: reduce([times[count] for times in found]) for count in found[0]}
+    return {count: [times[count] for times in found] for count in found[0]}
+
+
+def spread_of(by_seed: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the standard deviation over seeds, a sample of those there could be; of a single seed there is none."""
+    return {name: stdev(values) for name, values in by_seed.items() if len(values) > 1}
 
 
 def _by_method(areas: Sequence[Areas], column: str) -> dict[str, list[float]]:
@@ -153,13 +158,12 @@ def _reversed(areas: Sequence[Areas], name: str, column: str) -> list[float]:
     return interval(pooled(turned, name, REPLACEMENTS, PROBABILITY, column))
 
 
-def _spread(areas: Sequence[Areas], column: str) -> dict[str, float]:
-    """Return the standard deviation of each method's mean over seeds."""
-    means = {
+def _means(areas: Sequence[Areas], column: str) -> dict[str, list[float]]:
+    """Return each method's mean with every seed."""
+    return {
         name: [float(seed.mean()) for seed in pooled(areas, name, REPLACEMENTS, PROBABILITY, column)]
         for name in methods_of(areas[0])
     }
-    return {name: pstdev(values) for name, values in means.items()}
 
 
 def first(areas: Sequence[Areas], ours: str, column: str, rivals: Sequence[str] | None = None) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from ..attribution.method import Method
 from ..errors import DataError, ModelError
 from ..models.adapter import Adapter
 from ..models.hub import fetch
+from ..pictures import open_picture, picture_folder
 from ..settings import change
-from ..tasks.pictures import open_picture, picture_folder
 from ..tasks.stored_images import StoredImages
 from ..training.fit import Fit, fit
 from ..training.random import NOISE, generator

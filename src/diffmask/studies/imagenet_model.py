@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..errors import ModelError
 from ..tasks.stored_images import MEAN, STD, StoredImages
-from .cifar10_model import load_config, load_encoder
+from .cifar10_sources import load_config, load_encoder
 from .stretch import stretched
 from .trained import device
 

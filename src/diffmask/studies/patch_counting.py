@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -22,7 +23,7 @@ from torch import Tensor
 from ..attribution import METHODS
 from ..attribution.method import Method, Question
 from ..attribution.ranking import RankScores
-from ..errors import CollapseError
+from ..errors import CollapseError, DataError
 from ..models.adapter import Adapter
 from ..models.adapting import adapt
 from ..settings import change
@@ -35,7 +36,7 @@ from .patch_counter import train_patch_counter
 from .patch_counting_scores import as_mask, judge_gap, judge_mask, judge_prediction, judge_ranking, judge_recoloured
 from .patch_counting_shown import as_lines, shown_grids
 from .result import write_result
-from .seeds import made_with, run_seeds
+from .seeds import keep_fuller, lay_out, run_seeds, with_makers
 from .setup import News, Setup
 from .trained import device
 
@@ -86,15 +87,28 @@ def run(setup: Setup) -> News:
     size, work = SMALL if setup.small else FULL, setup.work("patch-counting")
     jobs = all_jobs(size, setup.seeds)
     yield len(jobs)
+    keep_fuller(setup.output, len(jobs))
+    lay_out(work, setup.output)
     done, run_one = {}, partial(run_job, jobs, size)
     for number, found in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
-        done[number] = found
+        done[number] = _of(jobs[number], found, work, number)
         yield _line(jobs[number], found["rows"])
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     masks = [done[number].get("masks", {}) for number in sorted(done)]  # older runs that are taken over have none
-    more = {"margin": MARGIN, "good": GOOD, "made_with": made_with(work, len(jobs))}
+    more = {"margin": MARGIN, "good": GOOD, **with_makers(work, done)}
     more |= {"shown": shown_grids(PatchCounting(seed=FIRST, test=size.test), masks)}
     yield write_result(setup.output, "patch-counting", setup.command, range(setup.seeds), summarise(rows), rows, **more)
+
+
+def _of(job: Job, found: dict[str, Any], work: Path, number: int) -> dict[str, Any]:
+    """Refuse what was taken over of another job: with another number of seeds, jobs have other numbers."""
+    row = found["rows"][0]
+    if Job(RIVALS if row["method"] in NAMES else row["method"], row["start"] or OWN, row["seed"]) != job:
+        raise DataError(
+            f"run {number} in {work} is another's ({row['method']}, seed {row['seed']}): take over with as many seeds "
+            "as it was made with, or remove it"
+        )
+    return found
 
 
 def all_jobs(size: Size, seeds: int) -> list[Job]:

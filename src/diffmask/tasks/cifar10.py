@@ -8,6 +8,7 @@ and above foretell (the median edge detector of LOCO-I, Weinberger et al. 2000),
 from __future__ import annotations
 
 import lzma
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ..errors import DataError
 from ..storage import write_file
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+WHOLE, PARTS = "cifar10.npz", ("train", "test")
 SIDE, VALUES = 32, 3 * 32 * 32
 Planes = UInt8[np.ndarray, "image 3 32 32"]
 
@@ -35,17 +37,23 @@ class Labelled:
         return len(self.images)
 
 
+def image_files(directory: Path, parts: Sequence[str] = PARTS) -> list[Path]:
+    """List the files of a directory that hold these parts: the array file if it is there, or else what was packed."""
+    whole = directory / WHOLE
+    return [whole] if whole.is_file() else [path for part in parts for path in sorted(directory.glob(f"{part}-*.xz"))]
+
+
 def read_cifar10(directory: Path, part: str) -> Labelled:
     """Read the images of `train` or `test`, as many as there are."""
-    whole, packed = directory / "cifar10.npz", sorted(directory.glob(f"{part}-*.xz"))
-    if whole.is_file():
-        with np.load(whole) as arrays:
-            return _labelled(arrays[f"x_{part}"].transpose(0, 3, 1, 2), arrays[f"y_{part}"])
-    if not packed:
+    files = image_files(directory, [part])
+    if not files:
         raise DataError(
-            f"no CIFAR-10 in '{directory}': it needs cifar10.npz, or parts named {part}-0.xz that pack_images made"
+            f"no CIFAR-10 in '{directory}': it needs {WHOLE}, or parts named {part}-0.xz that pack_images made"
         )
-    images, labels = zip(*(unpack_images(path) for path in packed), strict=True)
+    if files[0].name == WHOLE:
+        with np.load(files[0]) as arrays:
+            return _labelled(arrays[f"x_{part}"].transpose(0, 3, 1, 2), arrays[f"y_{part}"])
+    images, labels = zip(*(unpack_images(path) for path in files), strict=True)
     return _labelled(np.concatenate(images), np.concatenate(labels))
 
 

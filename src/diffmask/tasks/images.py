@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, overload
 
@@ -15,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
+from ..pictures import MOST_PIXELS, as_bytes, as_pixels, open_picture, picture_folder, undecoded
 from ..types import Batch, Categorical, Prediction
-from .pictures import MOST_PIXELS, as_bytes, open_picture, picture_folder, undecoded
+from .seen import part_seen
 from .task import Task
 
 HALF = (0.5, 0.5, 0.5)
@@ -78,7 +80,7 @@ class ImageClassification(Task):
         train: Any,
         validation: Any,
         *,
-        patch: int | tuple[int, int],
+        patch: int | tuple[int, int] | None,
         labels: Sequence[str] | None = None,
         output: Callable[[Any], Prediction] | None = None,
         interpolate: bool = False,
@@ -87,7 +89,7 @@ class ImageClassification(Task):
         size: tuple[int, int] | None = None,
     ) -> None:
         self.processor, self.labels, self.column, self.most_pixels = processor, labels, column, most_pixels
-        self.patch = (patch, patch) if isinstance(patch, int) else patch
+        self.patch = _sides(patch)
         self.train, self.validation = (
             [] if part is None else as_examples(part, most_pixels) for part in (train, validation)
         )
@@ -117,6 +119,11 @@ class ImageClassification(Task):
             )
         return height // down, width // across
 
+    @cached_property
+    def seen(self) -> tuple[str, float, float] | None:
+        """Which part of a picture the model sees, for those who draw over it; None if that is all of it."""
+        return None if self.processor is None else part_seen(self.pixels)
+
     def collate(self, examples: Sequence[Any]) -> Batch:
         images = [self.picture(example) for example in examples]
         pixels = torch.stack([self._sized(self.pixels(image), image) for image in images])
@@ -145,7 +152,7 @@ class ImageClassification(Task):
             raise DataError("only tensors of floats are ready for the model: give a processor, e.g. PlainProcessor")
         opened = open_picture(image, self._channels, self.most_pixels)
         try:
-            return self.processor(images=[opened], return_tensors="pt")["pixel_values"][0]
+            return as_pixels(self.processor(images=[opened], return_tensors="pt")["pixel_values"])[0]
         except (TypeError, ValueError, KeyError) as error:
             raise DataError(
                 f"{type(self.processor).__name__} makes no pixel_values of an image ({error}): give the model's own"
@@ -182,6 +189,21 @@ class ImageClassification(Task):
                 f"{_name(images[row])} has NaN or infinite pixels, {int(counts[row])} of them "
                 f"(number {row} of its batch): leave it out"
             )
+
+
+def _sides(patch: Any) -> tuple[int, int]:
+    """Return the height and width of a patch."""
+    sides = (patch, patch) if isinstance(patch, int) else patch
+    if (
+        isinstance(sides, tuple | list)
+        and len(sides) == 2
+        and all(isinstance(side, int) and side > 0 for side in sides)
+    ):
+        return sides[0], sides[1]
+    raise SettingError(
+        f"patch is the height and width of a patch in pixels, got {patch!r}: pass patch=adapt(model).patch, or of a "
+        "map named by hand the pixels that each of its places stands for"
+    )
 
 
 def _name(image: Any) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import DataError, DiffMaskError, SettingError
+from ..pictures import SUFFIXES, picture_folder, undecoded
 from .images import Examples
 from .labelled import read_rows
-from .pictures import SUFFIXES, picture_folder, undecoded
 from .tables import KINDS, TAKES, Row, check_columns, kind_of
 
 SOURCES = f"{TAKES}, or a data set of the Hub"

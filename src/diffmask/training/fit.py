@@ -16,6 +16,8 @@ from ..gates.probe import Probe
 from ..models.adapter import Adapter
 from ..models.adapting import check_tokenizer, doubt_tokenizer
 from ..models.pretrained import labels_of
+from ..models.vision import projection_of
+from ..tasks.images import ImageClassification
 from ..tasks.task import Task
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -129,10 +131,24 @@ def check_fit(model: Adapter, task: Task) -> None:
         if tokenizer is not model.processor:  # of that one, whoever adapted the model has been warned
             doubt_tokenizer(model.model, tokenizer)
     check_labels(getattr(task, "labels", None), labels_of(model.model))
+    check_patch(model, task)
     if (positions := model.positions) is not None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
+
+
+def check_patch(model: Adapter, task: Task) -> None:
+    """Refuse patches of another shape than the model's: as many of them would fit, and every name would be wrong."""
+    cut, own = task.patch if isinstance(task, ImageClassification) else None, model.patch
+    # A map that was named by hand comes after the model's own patches, and one of its places stands for several.
+    conv = projection_of(model.model)
+    mapped = all(site.layout == "grid" and site.module is not conv for site in model.sites)
+    if cut is not None and own is not None and cut != own and not mapped:
+        raise SettingError(
+            f"the task cuts images into patches of {cut[0]}×{cut[1]} pixels, and {type(model.model).__name__} into "
+            f"{own[0]}×{own[1]}: pass patch=adapt(model).patch to the task"
+        )
 
 
 @torch.no_grad()

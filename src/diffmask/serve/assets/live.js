@@ -8,7 +8,7 @@
   const EXAMPLES = ["A fast, funny, highly enjoyable movie.", "Not bad at all, though it drags in the middle.", "I wanted to like it, but the plot is dull."];
   const REMEMBERED = "diffmask-token";
 
-  const state = { text: null, image: null, picture: null, margin: null, depth: null, open: null, timer: null };
+  const state = { text: null, image: null, margin: null, depth: null, open: null, timer: null };
   let info = null;
   const parts = {};
 
@@ -50,7 +50,7 @@
     try {
       const entry = await ask("entry", question(), open.signal);
       if (open !== state.open) return;
-      draw({ ...entry, picture: state.picture });
+      draw(entry);
       const cut = entry.cut ? ` The last ${entry.cut} tokens are more than the model takes: they are not explained.` : "";
       say(`${entry.depths.length} depths explained and checked in ${Math.round(performance.now() - began)} ms.${cut}`);
     } catch (error) {
@@ -145,7 +145,6 @@
     if (file.size * 1.4 > info.limits.body) return say(`${file.name} is too large: it may have ${Math.floor(info.limits.body / 1.4 / 1e6)} MB`, true);
     const reader = new FileReader();
     reader.addEventListener("load", () => {
-      state.picture = reader.result;
       state.image = reader.result;
       explain();
     });

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from .errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Seen = Sequence[Any]  # the middle of a picture: of what it is a share, and which share across and down
+BASES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "sides": lambda width, height: (width, height),
+    "shorter side": lambda width, height: (min(width, height),) * 2,
+    "pixels": lambda width, height: (1, 1),
+}
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +36,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # of bytes, whic
 NAMED = 10  # of the files that are skipped, as many are named
 BROKEN = (OSError, SyntaxError, ValueError, EOFError, KeyError, IndexError, TypeError)  # what decoders raise
 DEEP_GREYS = ("I;16", "I;16L", "I;16B", "I;16N")  # 16 bits a pixel, which Pillow would cut off at 255
+DEEP_FORMATS = ("PNG", "PPM")  # of which mode I is 16 bits too; of others it is numbers of any size
 
 
 def open_picture(source: Any, channels: int = 3, most: int = MOST_PIXELS) -> Image:
@@ -57,6 +65,25 @@ def open_picture(source: Any, channels: int = 3, most: int = MOST_PIXELS) -> Ima
         raise _unreadable(name, error) from error
 
 
+def as_shown(source: Any, seen: Seen | None = None) -> Image:
+    """Open a picture as the model was shown it: as a task opens it, with what the processor cut off left out.
+
+    A tensor of floats, from 0 to 1, is what the model was shown already.
+    """
+    if isinstance(source, Tensor) and source.is_floating_point():
+        return open_picture((255 * source.detach().clamp(0, 1)).round().to(torch.uint8))
+    image = open_picture(source)
+    return image if seen is None else image.crop(_middle(seen, image.size))
+
+
+def _middle(seen: Seen, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return the left, upper, right and lower end of what is seen of a picture of some width and height."""
+    name, *shares = seen
+    parts = [round(share * base) for share, base in zip(shares, BASES[name](*size), strict=True)]
+    left, top = ((whole - part) // 2 for whole, part in zip(size, parts, strict=True))
+    return left, top, left + parts[0], top + parts[1]
+
+
 def undecoded(value: Any) -> Any:
     """Return the bytes or the path of an image as data sets store it; anything else as it is."""
     if not isinstance(value, Mapping):
@@ -68,8 +95,9 @@ def plain(image: Image, channels: int, name: str) -> Image:
     """Turn a picture upright, lay it on white and convert it to grey or to red, green and blue."""
     from PIL import Image, ImageOps
 
-    image = ImageOps.exif_transpose(image)
-    if image.mode in DEEP_GREYS:
+    deep = image.mode in DEEP_GREYS or (image.mode == "I" and image.format in DEEP_FORMATS)
+    image = ImageOps.exif_transpose(image)  # which forgets the format
+    if deep:
         image = Image.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
     if image.mode in ("I", "F"):
         raise DataError(
@@ -127,7 +155,10 @@ def _open_file(path: Path | BytesIO, channels: int, most: int, quick: bool = Fal
     except FileNotFoundError:
         raise DataError(f"there is no picture {name}: give the path of one") from None
     except Image.DecompressionBombError as error:
-        raise DataError(f"{name} is too large to be decoded ({error}): make it smaller first") from error
+        raise DataError(
+            f"{name} is too large to be decoded ({str(error).rstrip('.')}): make it smaller first, or raise Pillow's "
+            "own limit too, PIL.Image.MAX_IMAGE_PIXELS"
+        ) from error
     except BROKEN as error:
         if isinstance(error, UnidentifiedImageError) and formats:
             known = ", ".join(FORMATS)
@@ -140,6 +171,10 @@ def _unreadable(name: str, error: Exception) -> DataError:
 
 
 def _check_size(image: Image, name: str, most: int) -> None:
+    if not image.width * image.height:
+        raise DataError(
+            f"{name} has {image.width}×{image.height} pixels, so that there is nothing to see: leave it out"
+        )
     if image.width * image.height > most:
         raise DataError(
             f"{name} has {image.width}×{image.height} pixels, more than the {most:,} that are decoded: make it smaller "
@@ -158,6 +193,11 @@ def _from_array(pixels: Any) -> Image:
     if not pixels.size:
         raise DataError(f"an image of shape {pixels.shape} has no pixels: leave it out")
     return Image.fromarray(pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels)
+
+
+def as_pixels(processed: Any) -> Tensor:
+    """Return what a processor made of pictures as a tensor: some make arrays, or lists of them."""
+    return processed if isinstance(processed, Tensor) else torch.from_numpy(np.asarray(processed, np.float32))
 
 
 def as_bytes(images: Any) -> Tensor:

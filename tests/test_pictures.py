@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from diffmask.errors import DataError
-from diffmask.tasks.pictures import open_picture, picture_folder
+from diffmask.pictures import open_picture, picture_folder
 
 RED = (255, 0, 0)
 
@@ -102,6 +102,25 @@ def test_a_hundred_megapixels_are_refused_before_they_are_decoded(tmp_path):
         open_picture(path)
     with pytest.raises(DataError, match=r"an image has 3×3 pixels, more than the 8"):
         open_picture(Image.new("RGB", (3, 3)), most=8)
+
+
+@pytest.mark.parametrize("size", [(0, 5), (5, 0)])
+def test_a_picture_without_pixels_is_refused(size):
+    with pytest.raises(DataError, match=rf"an image has {size[0]}×{size[1]} pixels, so that there is nothing to see"):
+        open_picture(Image.new("RGB", size))
+
+
+def test_sixteen_bits_of_any_format_are_shades(tmp_path):
+    shades = np.array([[0, 100 * 257, 65535]], ">u2")
+    (tmp_path / "deep.pgm").write_bytes(b"P5\n3 1\n65535\n" + shades.tobytes())
+    opened = open_picture(tmp_path / "deep.pgm")
+    assert [colour(opened, (place, 0))[0] for place in range(3)] == [0, 100, 255]
+
+
+def test_where_most_pixels_allow_more_than_pillow_both_are_named(tmp_path):
+    (tmp_path / "huge.png").write_bytes(huge_png(30_000, 30_000))
+    with pytest.raises(DataError, match=r"Pillow.*PIL\.Image\.MAX_IMAGE_PIXELS"):
+        open_picture(tmp_path / "huge.png", most=10**9)
 
 
 def test_a_file_that_is_not_there_or_broken_is_named(tmp_path):
