@@ -107,6 +107,22 @@ def test_an_answer_without_a_question_is_refused():
     assert len(task.collate([("funny", TEXTS[0]), ["funny .", TEXTS[0]]])) == 2
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_where_an_answer_stands_does_not_depend_on_batch_mates(side):
+    torch.manual_seed(0)
+    tokenizer = make_tokenizer(padding_side=side)
+    task, model = SpanAnswer(tokenizer, [], []), adapt(BertForQuestionAnswering(BertConfig(**SIZES)).eval())
+    pairs = [("funny", text) for text in TEXTS]
+
+    def answers(examples):
+        batch = task.collate(examples)
+        with torch.no_grad():
+            found = task.read(model(batch), batch)
+        return [(int(start), int(end)) for start, end in zip(*(h.decision() for h in found.values()), strict=True)]
+
+    assert answers(pairs) == [answers([pair])[0] for pair in pairs]
+
+
 def test_what_a_model_says_about_padding_never_counts_as_divergence():
     task = make_task(TokenClassification)
     batch = task.collate(TEXTS)

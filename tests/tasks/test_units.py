@@ -109,18 +109,13 @@ def test_of_a_pair_one_part_may_be_gated(gate, names):
     assert places(task, ("what ?", "funny movie"))[1] == names
 
 
+@pytest.mark.parametrize("kind", [TextClassification, NextToken])
 @pytest.mark.parametrize("unit", ["token", "word"])
-def test_padding_on_the_left_moves_the_places_and_nothing_else(unit):
-    right, left = (make_task(side=side, unit=unit).collate(TEXTS) for side in ("right", "left"))
-    assert torch.equal(left.valid.sum(1), right.valid.sum(1))
-    for row, mask in enumerate(left.inputs["attention_mask"].bool()):
-        other = right.inputs["attention_mask"][row].bool()
-        assert torch.equal(left.inputs["input_ids"][row][mask], right.inputs["input_ids"][row][other])
-        if unit == "word":
-            assert torch.equal(left.place[row][mask], right.place[row][other])
-            assert (left.place[row][~mask] == -1).all()
-        else:
-            assert torch.equal(left.valid[row], mask)
+def test_texts_are_padded_on_the_right_whatever_the_tokenizer_is_set_to_and_it_stays_so(kind, unit):
+    right, left = (make_task(kind, side=side, unit=unit) for side in ("right", "left"))
+    for one, other in zip(right.collate(TEXTS).tensors, left.collate(TEXTS).tensors, strict=True):
+        assert torch.equal(one, other)
+    assert left.tokenizer.padding_side == "left" and left.tokenizer("a", padding="max_length")["input_ids"][0] == 0
 
 
 def test_what_is_cut_off_is_no_unit(caplog):
@@ -164,8 +159,8 @@ def test_texts_and_pairs_and_segments_mix_in_one_batch():
 
 
 def test_the_last_token_of_a_causal_text_is_asked_and_never_gated():
-    batch = make_task(NextToken, unit="word", side="left").collate(["a funny", "enjoyable movie"])
-    assert batch.place.tolist() == [[-1, 0, 1, -1], [-1, 0, 0, -1]] and batch.ask.tolist() == [3, 3]
+    batch = make_task(NextToken, unit="word").collate(["a funny", "a movie", "enjoyable movie"])
+    assert batch.place.tolist() == [[-1, 0, 1, -1], [-1, 0, -1, -1], [-1, 0, 0, -1]] and batch.ask.tolist() == [3, 2, 3]
 
 
 def byte_level_tokenizer():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
@@ -104,14 +105,13 @@ class TextTask(Task):
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         encoded = [self.encoded(text) for text in examples]
-        padded = self.tokenizer.pad([e.inputs for e in encoded], padding=True, return_tensors="pt")
-        left = self.tokenizer.padding_side == "left"
-        width = padded["input_ids"].shape[1]
-        before = [width - len(e.place) if left else 0 for e in encoded]
-        place = torch.full((len(encoded), width), -1)
-        for row, (start, e) in enumerate(zip(before, encoded, strict=True)):
-            place[row, start : start + len(e.place)] = torch.tensor(e.place)
-        asks = [start + e.ask for start, e in zip(before, encoded, strict=True) if e.ask is not None]
+        # On the right whatever the tokenizer is set to: absolute positions are counted from the left, padding included,
+        # and encoders answer at the first, so padding there would make an example depend on its batch mates.
+        padded = self.tokenizer.pad(
+            [e.inputs for e in encoded], padding=True, padding_side="right", return_tensors="pt"
+        )
+        place = pad_sequence([torch.tensor(e.place) for e in encoded], batch_first=True, padding_value=-1)
+        asks = [e.ask for e in encoded if e.ask is not None]
         ask = torch.tensor(asks) if asks else None
         if self.unit == "token":
             return Batch(dict(padded), place >= 0, ask=ask)
