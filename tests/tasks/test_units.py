@@ -179,3 +179,23 @@ def test_a_token_that_holds_the_space_before_a_unit_belongs_to_it(unit, text):
     task = TextClassification(byte_level_tokenizer(), [], [], unit=unit)
     place, names = places(task, text)
     assert place == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1][: len(place)] and names[1].startswith("The sky")
+
+
+def sentence_piece_tokenizer():
+    """Cut a text as Llama 2 and Gemma do, for which a whole text is one word."""
+    pieces = ["▁Tom", "▁lives", "▁in", "▁Os", "lo", ".", "▁", "▁is", "n't", "\n"]
+    inner = Tokenizer(models.Unigram([("<unk>", -9.0), *((piece, -1.0) for piece in pieces)], unk_id=0))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", unk_token="<unk>", model_max_length=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("Tom lives in Oslo.", [0, 1, 2, 3, 3, 3], ["Tom", "lives", "in", "Oslo."]),
+        ("Tom  isn't\nlo.", [0, 1, 1, 1, 2, 2, 2], ["Tom", "isn't", "lo."]),
+        (("Tom lives", "Tom lives"), [0, 1, 2, 3], ["Tom", "lives", "Tom", "lives"]),
+    ],
+)
+def test_words_are_cut_at_white_space_by_a_tokenizer_that_takes_a_text_for_one(text, place, words):
+    assert places(TextClassification(sentence_piece_tokenizer(), [], [], unit="word"), text) == (place, words)

@@ -6,6 +6,7 @@ Every kind comes down to spans of characters; a token belongs to the span in whi
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,7 @@ from ..errors import DataError
 Unit = Literal["token", "word", "sentence", "segment"]
 Text = str | tuple[str, str] | list[str]  # one text, a pair such as question and passage, or the segments of a text
 
+WORD, LETTER = re.compile(r"\S+"), re.compile(r"\S")
 SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]]*(?=\s|$)|\n|$)", re.DOTALL)
 
 
@@ -109,7 +111,7 @@ def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special:
     if unit == "token":
         return Grouping(list(range(len(tokens))), list(tokens))
     if unit == "word":
-        spans, keys = [], list[Any](zip(encoding.sequence_ids, encoding.word_ids, strict=True))
+        spans, keys = [], _words(text, encoding)
     else:
         spans = spans_of(text, unit)
         keys = places(text, spans, encoding)
@@ -117,16 +119,29 @@ def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special:
     return _number(text, keys, encoding, tokens, spans)
 
 
+def _words(text: Text, encoding: Any) -> list[Any]:
+    """Tell the words of a text apart: those of the tokenizer, and what white space parts (Llama 2 parts nothing)."""
+    parts = parts_of(text)
+    starts = [[word.start() for word in WORD.finditer(part)] for part in parts]
+    found = zip(encoding.sequence_ids, encoding.word_ids, encoding.offsets, strict=True)
+    return [
+        None if part is None else (part, word, bisect(starts[part], _first_letter(parts[part], offset[0])))
+        for part, word, offset in found
+    ]
+
+
 def places(text: Text, spans: Sequence[Span], encoding: Any) -> list[int]:
     """Return the span in which each token begins, −1 for none."""
     texts, tokens = parts_of(text), zip(encoding.sequence_ids, encoding.offsets, strict=True)
-    return [-1 if part is None else _find(spans, part, _first_letter(texts[part], *offset)) for part, offset in tokens]
+    return [
+        -1 if part is None else _find(spans, part, _first_letter(texts[part], offset[0])) for part, offset in tokens
+    ]
 
 
-def _first_letter(text: str, start: int, end: int) -> int:
-    """Return where a token's own characters begin: byte-level tokens carry the space before them."""
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip())
+def _first_letter(text: str, start: int) -> int:
+    """Return where a token's own characters begin: many carry the space before them, or are nothing else."""
+    found = LETTER.search(text, start)
+    return found.start() if found else start
 
 
 def _find(spans: Sequence[Span], part: int, place: int) -> int:
