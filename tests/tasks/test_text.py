@@ -206,11 +206,6 @@ def test_a_choice_that_does_not_exist_is_refused():
         check_choice("place to ask", "third", ("nowhere", "first", "last"))  # the type checker complains earlier
 
 
-def test_one_word_to_keep_is_still_a_list_of_words():
-    with pytest.raises(DataError, match=r"keep takes a list of words, got the string 'not': write keep=\['not'\]"):
-        make_task(keep="not")
-
-
 def test_what_is_cut_off_is_counted_and_what_was_met_can_be_forgotten():
     task = make_task(longest=5)
     assert task.encoded("a fast funny movie .").cut == 2 and task.encoded("funny").cut == 0

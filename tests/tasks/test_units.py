@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from diffmask.errors import DataError
 from diffmask.tasks.text import Kept, NextToken, TextClassification
@@ -101,6 +101,56 @@ def test_a_segment_needs_a_list_of_segments():
 def test_units_named_by_keep_are_never_dropped(unit):
     place, names = places(make_task(unit=unit, keep=["A", "?", "movie"], gate_special=False), "a fast movie ?")
     assert place == [-1, -1, 0, -1, -1, -1] and names == ["fast"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "keep", "names"),
+    [
+        ("token", ["funny"], ["a", "movie", "."]),
+        ("word", ["Fun"], ["a", "funny", "movie", "."]),  # a part of a word is another word
+        ("token", ["a FUNNY"], ["movie", "."]),
+        ("sentence", ["movie"], []),
+        ("token", ["[CLS]", "[SEP]"], ["a", "fun", "##ny", "movie", "."]),
+    ],
+)
+def test_a_word_to_keep_stays_however_it_is_cut_and_with_it_the_unit_that_holds_it(unit, keep, names):
+    task = make_task(unit=unit, keep=[*keep], gate_special=keep == ["[CLS]", "[SEP]"])
+    assert task.encoded("a funny movie .").names == names
+
+
+def letters_tokenizer(kind, text):
+    """Cut a text into bytes as GPT-2, or into letters as Llama 2 where it knows no longer piece."""
+    if kind == "bytes":
+        inner = Tokenizer(models.BPE({letter: i for i, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, []))
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        inner = Tokenizer(models.Unigram([(letter, -1.0) for letter in {"▁", *text}], unk_id=0))
+        inner.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", model_max_length=99)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "letters"])
+@pytest.mark.parametrize("keep", ["café", "not", "isn't", "Oslo", "?", "the café"])
+def test_a_word_to_keep_is_found_in_bytes_and_letters_and_not_in_a_longer_word(kind, keep):
+    text = "nothing isn't in the café Oslo's not cannot ?"
+    tokenizer = letters_tokenizer(kind, text)
+    place = TextClassification(tokenizer, [], [], keep=[keep.upper()]).encoded(text).place
+    held = {offset for offset, unit in zip(tokenizer(text).encodings[0].offsets, place, strict=True) if unit < 0}
+    start = text.index("not cannot") if keep == "not" else text.index(keep)
+    assert held == {(i, i + 1) for i in range(start, start + len(keep))}
+
+
+@pytest.mark.parametrize("written", ["▁Movie", "ĠMovie", "##Movie", "Movie"])
+def test_a_word_to_keep_is_found_by_a_slow_tokenizer_whatever_it_marks_words_with(written):
+    task = TextClassification(ByT5Tokenizer(), [], [], keep=["movie"])
+    task.tokenizer.convert_ids_to_tokens = lambda ids: ["a", written, "</s>"]
+    assert task.encoded("a ").names == ["a", "</s>"]
+
+
+@pytest.mark.parametrize("keep", ["not", ["not", " "]])
+def test_what_is_no_list_of_words_to_keep_is_refused(keep):
+    with pytest.raises(DataError, match=r"keep takes a list of words, got .*: write keep=\['not'\]"):
+        make_task(keep=keep)
 
 
 @pytest.mark.parametrize(("gate", "names"), [("first", ["what", "?"]), ("second", ["funny", "movie"])])

@@ -17,9 +17,9 @@ def check_choice(what: str, got: str, known: Sequence[str]) -> None:
 
 
 def check_keep(keep: Any) -> None:
-    """Refuse a single word, which would be taken for its letters."""
-    if isinstance(keep, str):
-        raise DataError(f"keep takes a list of words, got the string '{keep}': write keep=['{keep}']")
+    """Refuse a single word, which would be taken for its letters, and what is no word."""
+    if isinstance(keep, str) or not all(word.strip() for word in keep):
+        raise DataError(f"keep takes a list of words, got {keep!r}: write keep=['not'], or leave it out")
 
 
 def check_tokenizer(tokenizer: Any, unit: str) -> None:

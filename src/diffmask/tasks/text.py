@@ -33,7 +33,7 @@ from .heads import (
 )
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, group, parts_of, special_ids
+from .units import Text, Unit, always_kept, group, held, parts_of, special_ids
 
 log = logging.getLogger(__name__)
 
@@ -57,9 +57,9 @@ class Encoded:
 class TextTask(Task):
     """Texts, pairs of texts or lists of segments, made into batches by a tokenizer.
 
-    `keep` names units that are never dropped; of a pair, `gate` may name the one part that is gated. Where a prediction
-    is made at one position, gates may read the state there too: `ask` says at which. `labels` names the indices the
-    model answers with, for whoever reads.
+    `keep` names words that are never dropped, nor the unit that holds one; of a pair, `gate` may name the one part that
+    is gated. Where a prediction is made at one position, gates may read the state there too: `ask` says at which.
+    `labels` names the indices the model answers with, for whoever reads.
     """
 
     pairs: bool = False  # whether an example has to be a pair
@@ -145,23 +145,24 @@ class TextTask(Task):
         added = found.pop("special_tokens_mask")
         special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
         tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
-        groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
+        encoding = found.encodings[0] if found.is_fast else None
+        groups = group(text, self.unit, encoding, tokens, special)
+        kept = held(text, self.keep, encoding, groups)
         parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
         ask = {"nowhere": None, "first": 0, "last": len(tokens) - 1}[self.ask]
-        never = always_kept(text, found.encodings[0]) if found.is_fast else set()
+        never = always_kept(text, encoding) if encoding else set()
         if ask is not None and self.ask == "last":
             never.add(ask)
         gated = [
-            number >= 0 and i not in never and self._gated(groups.names[number], bool(special[i]), parts[i])
+            number >= 0 and number not in kept and i not in never and self._gated(bool(special[i]), parts[i])
             for i, number in enumerate(groups.place)
         ]
         return replace(_renumbered(dict(found), groups.place, groups.names, gated, ask), cut=cut)
 
-    def _gated(self, name: str, special: bool, part: int | None) -> bool:
+    def _gated(self, special: bool, part: int | None) -> bool:
         if special:
             return self.gate_special
-        chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
-        return chosen and name.casefold() not in self.keep
+        return self.gate == "all" or part == ("first", "second").index(self.gate)
 
     def _check_length(self, text: Text, found: Any) -> int:
         """Say how much of a text that is too long is cut off, or refuse it: when strict, or where it must be kept."""

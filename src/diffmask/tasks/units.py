@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -18,6 +18,8 @@ Unit = Literal["token", "word", "sentence", "segment"]
 Text = str | tuple[str, str] | list[str]  # one text, a pair such as question and passage, or the segments of a text
 
 WORD, LETTER = re.compile(r"\S+"), re.compile(r"\S")
+MARKS = "Ġ▁"  # how byte-level and sentence-piece tokenizers write the space before a word
+EDGE = r"(?:(?<!\w)|(?!\w))"  # anywhere but inside a word
 SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]]*(?=\s|$)|\n|$)", re.DOTALL)
 
 
@@ -156,6 +158,28 @@ def always_kept(text: Text, encoding: Any) -> set[int]:
     spans = list(_segments(text))
     found = enumerate(places(text, spans, encoding))
     return {position for position, span in found if span >= 0 and not spans[span].gated}
+
+
+def held(text: Text, words: Collection[str], encoding: Any, groups: Grouping) -> set[int]:
+    """Return the units that are one of some words, or hold one, however many tokens it is cut into."""
+    if encoding is None:  # only what the tokens are called is known
+        names = (name.lstrip(MARKS).removeprefix("##") for name in groups.names)
+        return {number for number, name in enumerate(names) if name.casefold() in words}
+    named = {number for number, name in enumerate(groups.names) if name.casefold() in words}
+    return named | {groups.place[i] for i in _written(text, words, encoding)}
+
+
+def _written(text: Text, words: Collection[str], encoding: Any) -> set[int]:
+    """Return the positions at which one of some words is written: "not" is, but not in "nothing"."""
+    anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    whole = re.compile(f"{EDGE}(?:{anyone}){EDGE}", re.IGNORECASE)
+    spans = [[found.span() for found in whole.finditer(part)] if words else [] for part in parts_of(text)]
+    tokens = enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True))
+    return {
+        i
+        for i, (part, (start, end)) in tokens
+        if part is not None and any(start < last and first < end for first, last in spans[part])
+    }
 
 
 def _number(text: Text, keys: Sequence[Any], encoding: Any, tokens: Sequence[str], spans: Sequence[Span]) -> Grouping:
