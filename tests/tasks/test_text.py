@@ -107,6 +107,12 @@ def test_an_answer_without_a_question_is_refused():
     assert len(task.collate([("funny", TEXTS[0]), ["funny .", TEXTS[0]]])) == 2
 
 
+@pytest.mark.parametrize("passage", ["", " \n"])
+def test_an_answer_in_a_passage_that_is_empty_is_refused(passage):
+    with pytest.raises(DataError, match=r"the passage in which 'what \?' is answered is empty: leave such"):
+        make_task(SpanAnswer).collate([("what ?", passage)])
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_where_an_answer_stands_does_not_depend_on_batch_mates(side):
     torch.manual_seed(0)

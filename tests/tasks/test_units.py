@@ -168,6 +168,47 @@ def test_texts_are_padded_on_the_right_whatever_the_tokenizer_is_set_to_and_it_s
     assert left.tokenizer.padding_side == "left" and left.tokenizer("a", padding="max_length")["input_ids"][0] == 0
 
 
+@pytest.mark.parametrize("gate", ["first", "second"])
+@pytest.mark.parametrize("text", ["a movie", ["a movie", "fast"]])
+def test_a_part_to_gate_needs_a_pair(gate, text):
+    with pytest.raises(
+        DataError, match=rf"gate '{gate}' names a part of a pair, got .*: give a pair \(first, second\)"
+    ):
+        make_task(gate=gate).collate([text])
+
+
+@pytest.mark.parametrize(("gate", "pair"), [("first", (" ", "a movie")), ("second", ("what ?", ""))])
+def test_a_part_to_gate_that_is_empty_is_refused(gate, pair):
+    with pytest.raises(
+        DataError, match=rf"the {gate} part of a pair is empty, and gate '{gate}' drops nothing else: lea"
+    ):
+        make_task(gate=gate).collate([pair])
+
+
+@pytest.mark.parametrize("text", [Kept("a movie"), (Kept("what ?"), "a movie"), ("what ?", Kept("a movie"))])
+def test_what_is_kept_outside_of_a_list_of_segments_is_refused(text):
+    with pytest.raises(
+        DataError, match=r"Kept marks a segment of a list, got .*: write \[.*\], or gate one part of a pair"
+    ):
+        make_task().collate([text])
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"), [({"unit": "word"}, "unit 'word'"), ({"gate": "second"}, "gate 'second'")]
+)
+def test_a_slow_tokenizer_is_refused_where_places_in_the_text_are_needed(settings, needs):
+    wanted = f"ByT5Tokenizer does not say where its tokens stand in the text, which {needs} needs: .*a fast tokenizer"
+    with pytest.raises(DataError, match=wanted):
+        TextClassification(ByT5Tokenizer(), [], [], **settings)
+
+
+def test_so_it_is_for_a_segment_that_is_kept():
+    task = TextClassification(ByT5Tokenizer(), [], [])
+    with pytest.raises(DataError, match=r"ByT5Tokenizer does not say where .*, which Kept needs: .*a fast tokenizer"):
+        task.collate([["a", Kept("b")]])
+    assert len(task.units([["a", "b"]])[0]) == 4
+
+
 def test_what_is_cut_off_is_no_unit(caplog):
     task = make_task(unit="word", longest=5)
     with caplog.at_level(logging.WARNING):

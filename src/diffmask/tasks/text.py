@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_choice, check_keep, check_tokenizer
+from .checks import check_choice, check_fast, check_keep, check_part, check_tokenizer
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -83,7 +83,7 @@ class TextTask(Task):
         check_choice("part to gate", gate, ("all", "first", "second"))
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
-        check_tokenizer(tokenizer, unit)
+        check_tokenizer(tokenizer, unit, gate)
         check_several(train)
         check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
@@ -138,6 +138,9 @@ class TextTask(Task):
 
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
+        check_part(text, self.gate)
+        if any(isinstance(piece, Kept) for piece in text):
+            check_fast(self.tokenizer, "Kept")
         found = self.tokenizer(
             *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
         )
@@ -226,7 +229,10 @@ class SpanAnswer(TextTask):
                 f"an answer is looked for in a passage: give (question, passage), got the text {text[:40]!r} alone; on "
                 "the command line, a table with --input, --text-column and --pair-column"
             )
-        return super().encoded(text)
+        found = super().encoded(text)
+        if isinstance(text, tuple) and not text[1].strip():
+            raise DataError(f"the passage in which {text[0][:40]!r} is answered is empty: leave such examples out")
+        return found
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()
