@@ -107,6 +107,29 @@ def test_an_answer_without_a_question_is_refused():
     assert len(task.collate([("funny", TEXTS[0]), ["funny .", TEXTS[0]]])) == 2
 
 
+@pytest.mark.parametrize("kind", [TextClassification, SpanAnswer, NextToken])
+def test_what_is_padding_is_said_also_where_the_tokenizer_would_not(kind):
+    tokenizer = make_tokenizer(model_input_names=["input_ids"])
+    batch = kind(tokenizer, [], []).collate([("a", text) for text in TEXTS])
+    assert batch.inputs["attention_mask"].sum(1).tolist() == [8, 5, 9, 7]
+    assert torch.equal(batch.inputs["attention_mask"] == 0, batch.inputs["input_ids"] == 0)
+
+
+def test_a_model_that_takes_no_mask_is_given_none():
+    class Mean(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(len(WORDS), 3)
+
+        def forward(self, input_ids):
+            return {"logits": self.words(input_ids).mean(1)}
+
+    model, batch = Mean(), make_task().collate(TEXTS)
+    inputs = {name: batch.inputs[name] for name in ("input_ids", "attention_mask")}
+    found = adapt(model, sites=["words"])(type(batch)(inputs, batch.valid))["logits"]
+    assert torch.equal(found, model(inputs["input_ids"])["logits"])
+
+
 @pytest.mark.parametrize("passage", ["", " \n"])
 def test_an_answer_in_a_passage_that_is_empty_is_refused(passage):
     with pytest.raises(DataError, match=r"the passage in which 'what \?' is answered is empty: leave such"):

@@ -107,9 +107,8 @@ class TextTask(Task):
         encoded = [self.encoded(text) for text in examples]
         # On the right whatever the tokenizer is set to: absolute positions are counted from the left, padding included,
         # and encoders answer at the first, so padding there would make an example depend on its batch mates.
-        padded = self.tokenizer.pad(
-            [e.inputs for e in encoded], padding=True, padding_side="right", return_tensors="pt"
-        )
+        how = {"padding": True, "padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
+        padded = self.tokenizer.pad([e.inputs for e in encoded], **how)
         place = pad_sequence([torch.tensor(e.place) for e in encoded], batch_first=True, padding_value=-1)
         asks = [e.ask for e in encoded if e.ask is not None]
         ask = torch.tensor(asks) if asks else None
@@ -141,9 +140,8 @@ class TextTask(Task):
         check_part(text, self.gate)
         if any(isinstance(piece, Kept) for piece in text):
             check_fast(self.tokenizer, "Kept")
-        found = self.tokenizer(
-            *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
-        )
+        wanted = {"return_attention_mask": True, "return_special_tokens_mask": True}  # not every tokenizer's own wish
+        found = self.tokenizer(*parts_of(text), truncation=True, max_length=self.max_length, **wanted)
         cut = self._check_length(text, found)
         added = found.pop("special_tokens_mask")
         special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
