@@ -68,6 +68,7 @@ class Continuation(NextToken):
     def read(self, output: Any, batch: Batch) -> Prediction:
         if written_apart(output):
             raise ModelError(_no_prompt("the model"))
+        self.check_open()
         assert batch.ask is not None  # every example of this task asks at the last token of its prompt
         mask, rows = batch.inputs["attention_mask"], torch.arange(len(batch), device=batch.ask.device)
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
@@ -100,6 +101,7 @@ def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], token
     if writer.config.is_encoder_decoder:
         raise ModelError(_no_prompt(type(writer).__name__))
     task = NextToken(tokenizer, prompts, prompts)
+    task.check_open()
     most = min(task.max_length, _positions(model) or task.max_length)
     for prompt in prompts:
         check_text(prompt)

@@ -33,7 +33,7 @@ from .heads import (
 )
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, group, held, parts_of, special_ids
+from .units import Text, Unit, always_kept, ends_texts, group, held, parts_of, special_ids
 
 log = logging.getLogger(__name__)
 
@@ -257,12 +257,22 @@ class NextToken(TextTask):
 
     def __init__(self, *args: Any, gate_special: bool = False, **settings: Any) -> None:
         super().__init__(*args, gate_special=gate_special, ask="last", **settings)
+        self._ended = ends_texts(self.tokenizer)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         logits = logits_of(output, self, TOKENS)
         if written_apart(output):
             return {"next token": Categorical(logits[:, -1])}
+        self.check_open()
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
+
+    def check_open(self) -> None:
+        """Refuse prompts that the tokenizer ends: what a causal model says then does not follow them."""
+        if self._ended:
+            raise DataError(
+                f"{type(self.tokenizer).__name__} ends every prompt with {self.tokenizer.eos_token!r}, after which a "
+                "causal model begins another text: load it with add_eos_token=False"
+            )
 
     def names(self, indices: Collection[int]) -> Mapping[str, str]:
         return {str(index): self.tokenizer.decode([index]) for index in indices}

@@ -95,6 +95,12 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(found - words | ends)
 
 
+def ends_texts(tokenizer: Any) -> bool:
+    """Say whether a tokenizer writes the end of a text behind each itself."""
+    found = tokenizer("a", return_special_tokens_mask=True)
+    return bool(found["special_tokens_mask"][-1]) and found["input_ids"][-1] == tokenizer.eos_token_id
+
+
 def _named(tokenizer: Any, *duties: str) -> set[int]:
     numbers = (getattr(tokenizer, f"{duty}_token_id", None) for duty in duties)
     return {number for number in numbers if number is not None}
