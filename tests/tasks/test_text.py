@@ -13,7 +13,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, SettingError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
@@ -202,6 +202,20 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning_or_refused(caplog):
     assert "has 7 tokens and the model takes 5" in caplog.text and "2 of them are cut off" in caplog.text
     with pytest.raises(DataError, match=r"has 7 tokens and the model takes 5.*by not being strict"):
         make_task(longest=5, strict=True).collate(["a fast funny movie ."])
+
+
+@pytest.mark.parametrize(("kind", "least"), [(TextClassification, 3), (SpanAnswer, 4)])
+@pytest.mark.parametrize("below", [1, 3, 9])
+def test_a_length_that_special_tokens_fill_is_refused(kind, least, below):
+    wanted = rf"max_length must be at least {least}, got {least - below}: .* {least - 1} special tokens: take more"
+    with pytest.raises(SettingError, match=wanted):
+        make_task(kind, max_length=least - below)
+    assert make_task(kind, max_length=least).max_length == least
+
+
+def test_a_pair_that_is_cut_leaves_room_for_its_own_special_tokens():
+    with pytest.raises(SettingError, match=r"max_length must be at least 4, got 3: .* 3 special tokens"):
+        make_task(max_length=3).collate([("a", "movie")])
 
 
 @pytest.mark.parametrize("text", ["", "  ", ("", " ")])

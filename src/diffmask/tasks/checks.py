@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 from ..registry import unknown
 from .units import Kept, Text
 
@@ -41,6 +41,16 @@ def check_fast(tokenizer: Any, needs: str) -> None:
         raise DataError(
             f"{type(tokenizer).__name__} does not say where its tokens stand in the text, which {needs} needs: load a "
             "fast tokenizer, or gate tokens of the whole text"
+        )
+
+
+def check_length(tokenizer: Any, most: int, pair: bool) -> None:
+    """Refuse a length that special tokens fill."""
+    special = tokenizer.num_special_tokens_to_add(pair=pair)
+    if most <= special:
+        raise SettingError(
+            f"max_length must be at least {special + 1}, got {most}: {type(tokenizer).__name__} adds {special} special "
+            "tokens: take more, or None for as many as the model takes"
         )
 
 

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_choice, check_fast, check_keep, check_part, check_tokenizer
+from .checks import check_choice, check_fast, check_keep, check_length, check_part, check_tokenizer
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -88,7 +88,8 @@ class TextTask(Task):
         check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
-        self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
+        self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
+        check_length(tokenizer, self.max_length, self.pairs)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self._special = special_ids(tokenizer)
@@ -171,6 +172,7 @@ class TextTask(Task):
         count = len(whole["input_ids"])
         if count <= self.max_length:
             return 0
+        check_length(self.tokenizer, self.max_length, isinstance(text, tuple))
         message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
         if self.strict:
             raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
