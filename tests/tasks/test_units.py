@@ -60,6 +60,9 @@ def test_a_sentence_ends_with_its_mark():
         ('He said "no." Then left', ['He said "no."', "Then left"]),
         ("a line\nanother", ["a line\n", "another"]),
         ("no mark", ["no mark"]),
+        ("这是好电影。我喜欢。真的吗？", ["这是好电影。", "我喜欢。", "真的吗？"]),
+        ("彼は「はい！」と言った。Yes. 「終？」 2.5", ["彼は「はい！」と言った。", "Yes.", "「終？」", "2.5"]),
+        ("真的吗？！是。", ["真的吗？！", "是。"]),
     ],
 )
 def test_sentences_are_found_by_their_marks(text, sentences):

@@ -20,7 +20,10 @@ Text = str | tuple[str, str] | list[str]  # one text, a pair such as question an
 WORD, LETTER = re.compile(r"\S+"), re.compile(r"\S")
 MARKS = "Ġ▁"  # how byte-level and sentence-piece tokenizers write the space before a word
 EDGE = r"(?:(?<!\w)|(?!\w))"  # anywhere but inside a word
-SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]]*(?=\s|$)|\n|$)", re.DOTALL)
+CLOSING = "\"')\\]」』”’）"
+# What follows tells whether a mark ends a sentence: white space, or after a Chinese or Japanese one anything that does
+# not close a quotation.
+SENTENCE = re.compile(rf"\S.*?(?:[.!?。！？]+[{CLOSING}]*(?=\s|$)|[。！？]+(?![。！？{CLOSING}])|\n|$)", re.DOTALL)
 
 
 class Kept(str):
