@@ -90,6 +90,26 @@ def make_writer(kind: str, seed: int = 0) -> nn.Module:
     return bart
 
 
+def pad_left(task: Any, wanted: bool = True) -> Any:
+    """Let a task put its padding on the left, as one of the user's own may."""
+    if wanted:
+        plain = task.collate
+        task.collate = lambda examples: padded_left(plain(examples))
+    return task
+
+
+def padded_left(batch: Any) -> Any:
+    """Move the padding of a batch to its left."""
+    real = batch.inputs["attention_mask"]
+    order = real.argsort(dim=1, stable=True)
+    inputs = {name: tensor.gather(1, order) for name, tensor in batch.inputs.items()}
+    places = (
+        (batch.valid.gather(1, order), None) if batch.place is None else (batch.valid, batch.place.gather(1, order))
+    )
+    ask = None if batch.ask is None else batch.ask + (1 - real).sum(1)
+    return type(batch)(inputs, *places, ask)
+
+
 class Counting(nn.Module):
     """A model that counts how often it runs."""
 

@@ -18,6 +18,7 @@ from transformers import (
 from diffmask.attribution.method import Question
 from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification, at_last_real
+from tiny_text import pad_left
 
 PIECES = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "fast", "fun", "##ny", "movie", "enjoy", "##able", "."]
 TEXTS = ["a funny movie .", "enjoyable", "a fast enjoyable movie . funny"]
@@ -57,7 +58,7 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def make_tokenizer(padding_side="right"):
+def make_tokenizer():
     inner = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token="[UNK]"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
     inner.post_processor = processors.TemplateProcessing(
@@ -65,7 +66,7 @@ def make_tokenizer(padding_side="right"):
     )
     special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
     names = ["input_ids", "attention_mask"]
-    settings = {"model_max_length": 16, "padding_side": padding_side, "model_input_names": names}
+    settings = {"model_max_length": 16, "model_input_names": names}
     return PreTrainedTokenizerFast(tokenizer_object=inner, **settings, **special)
 
 
@@ -74,7 +75,7 @@ def ask_text(texts=TEXTS, depth=0, kind="bert", model=None, padding_side="right"
     torch.manual_seed(0)
     adapter = model or adapt(BUILD[kind]().eval())
     make_task = NextToken if kind == "llama" else TextClassification
-    task = make_task(make_tokenizer(padding_side), TEXTS, TEXTS, **settings)
+    task = pad_left(make_task(make_tokenizer(), TEXTS, TEXTS, **settings), padding_side == "left")
     baseline = torch.randn(HIDDEN, generator=torch.Generator().manual_seed(1))
     return Question(adapter, task, task.collate(texts), depth, baseline)
 

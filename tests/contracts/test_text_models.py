@@ -10,7 +10,9 @@ from diffmask.masking.knockout import run_knocked_out
 from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
 from diffmask.models.sites import capture, replace, resume
+from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.types import Batch
+from tiny_text import TEXTS, make_tokenizer
 
 LAYERS, UNITS = 3, 7
 SIZES = {
@@ -156,6 +158,39 @@ def examined(name, dtype, padding):
     model = build(name, dtype)
     batch = make_batch(model, padding)
     return adapt(model, example=batch), batch
+
+
+def widened(model: nn.Module) -> nn.Module:
+    """Give a random model opinions, which differ with what it reads."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for weight in (weight for weight in model.parameters() if weight.dim() > 1):
+            weight.copy_(0.3 * torch.randn(weight.shape, generator=generator))
+    return model
+
+
+def text_task(name: str, side: str, model: nn.Module) -> NextToken | TextClassification:
+    writes = not name.endswith("ForSequenceClassification")
+    typed = hasattr(model.config, "type_vocab_size") and "Deberta" not in name
+    known = ["input_ids", "attention_mask", *(["token_type_ids"] if typed else [])]
+    tokenizer = make_tokenizer(side, causal=writes, model_input_names=known)
+    return (NextToken if writes else TextClassification)(tokenizer, TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_an_example_among_longer_ones_is_predicted_as_alone_whatever_side_its_tokenizer_pads(name, side):
+    if name == "LSTMClassifier":
+        pytest.skip("reads its padding")
+    model = widened(build(name, torch.float32))
+    task, adapter = text_task(name, side, model), adapt(model)
+
+    def predicted(texts):
+        batch = task.collate(texts)
+        with torch.no_grad():
+            return next(iter(task.read(adapter(batch), batch).values())).raw
+
+    for row, text in enumerate(TEXTS):
+        torch.testing.assert_close(predicted(TEXTS)[row], predicted([text])[0], rtol=1e-4, atol=1e-4)
 
 
 def test_sites_are_the_embedding_what_enters_the_first_block_and_every_block(name):

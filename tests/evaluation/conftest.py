@@ -13,7 +13,7 @@ from diffmask.models.adapting import adapt
 from diffmask.tasks.tensors import TensorTask
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.draws import unit_noise
-from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
 from toys import evidence_model, evidence_task
 
 NOTHING = torch.tensor([0.5, 0.5, 0.0, 0.0])  # what stands in for a missing token of the toy: no evidence
@@ -66,7 +66,7 @@ def judge_text(texts=TEXTS, kind="bert", removal=None, depth=0, side="right", me
     """Make a case about texts and a tiny random model, the same for the same kind."""
     causal = kind != "bert"
     task_kind = NextToken if causal else TextClassification
-    task = task_kind(make_tokenizer(side, causal=causal), TEXTS, TEXTS, **settings)
+    task = pad_left(task_kind(make_tokenizer(causal=causal), TEXTS, TEXTS, **settings), side == "left")
     question = Question(adapt(make_model(kind)), task, task.collate(texts), depth, torch.linspace(-1, 1, 16))
     method = method or Noise()
     truth = (unit_noise(question.batch, seed=7)[0] > 0.5) & question.batch.valid if marked else None

@@ -16,17 +16,17 @@ from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
-from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
 from toys import evidence_model, evidence_task, small_recipe
 
 SETTINGS = {"margin": 1.0, "steps": 4, "batch_size": 4, "ablation_steps": 2, "guard": False}
 
 
 def fit_text(model="bert", side="right", **settings):
-    tokenizer = make_tokenizer(side, causal=model != "bert")
+    tokenizer = make_tokenizer(causal=model != "bert")
     task_class = TextClassification if model == "bert" else NextToken
     texts = ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"]
-    task = task_class(tokenizer, texts * 3, texts, **settings)
+    task = pad_left(task_class(tokenizer, texts * 3, texts, **settings), side == "left")
     return fit(adapt(make_model(model), tokenizer), task, recipe(**SETTINGS))
 
 

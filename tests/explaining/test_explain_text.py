@@ -11,16 +11,16 @@ from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
-from tiny_text import TEXTS, Counting, make_model, make_tokenizer
+from tiny_text import TEXTS, Counting, make_model, make_tokenizer, pad_left
 
 SETTINGS = {"margin": 1.0, "steps": 4, "batch_size": 4, "ablation_steps": 2, "guard": False}
 
 
 def fit_text(model="bert", side="right", unit="token", **changes):
-    tokenizer = make_tokenizer(side, causal=model != "bert")
+    tokenizer = make_tokenizer(causal=model != "bert")
     task_class = TextClassification if model == "bert" else NextToken
     texts = ["a funny movie .", "a fast enjoyable movie", "fast . funny movie"]
-    task = task_class(tokenizer, texts * 3, texts, unit=unit)
+    task = pad_left(task_class(tokenizer, texts * 3, texts, unit=unit), side == "left")
     return fit(adapt(Counting(make_model(model)), tokenizer), task, recipe(**{**SETTINGS, **changes}))
 
 

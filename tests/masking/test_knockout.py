@@ -9,7 +9,7 @@ from diffmask.models.adapting import adapt
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.step import look
 from diffmask.types import Batch
-from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
 
 KINDS = ["bert", "llama", "gpt2"]
 
@@ -18,8 +18,8 @@ def asked(kind, side="right", texts=TEXTS, **settings):
     """Return an adapted tiny model that shows the states of its last layer, and a batch for it."""
     bare = {"bert": "bert", "llama": "model", "gpt2": "transformer"}[kind]
     model = adapt(getattr(make_model(kind, **settings), bare))
-    task = (TextClassification if kind == "bert" else NextToken)(make_tokenizer(side, causal=kind != "bert"), [], [])
-    return model, task.collate(texts)
+    task = (TextClassification if kind == "bert" else NextToken)(make_tokenizer(causal=kind != "bert"), [], [])
+    return model, pad_left(task, side == "left").collate(texts)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

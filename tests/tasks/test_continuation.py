@@ -1,5 +1,7 @@
 """Several tokens of what a causal model says next: read at the right places, and never themselves gated."""
 
+import pickle
+
 import pytest
 import torch
 
@@ -16,6 +18,7 @@ from tiny_text import make_model, make_tokenizer, make_writer
 
 EXAMPLES = [("a funny movie", "fast enjoyable"), ("enjoyable", "movie ."), ("a fast movie . funny", "a")]
 SIDES = ["left", "right"]
+PROMPTS = ["a funny movie", "fast ."]
 
 
 def make_task(side="left", **settings):
@@ -117,6 +120,44 @@ def test_own_continuations_are_what_the_model_says_greedily():
                 break
         written = ids[len(tokenizer(prompt)["input_ids"]) :]
         assert same == prompt and text == tokenizer.decode(written, skip_special_tokens=True)
+
+
+def greedily(model, ids, tokens):
+    """Write a continuation by hand, up to the end of a text."""
+    written = []
+    while len(written) < tokens and 2 not in written:
+        written.append(int(model(torch.tensor([ids + written])).logits[0, -1].argmax()))
+    return [token for token in written if token != 2]
+
+
+def test_what_is_explained_is_what_the_model_wrote_also_where_its_text_would_be_cut_otherwise():
+    llama, tokenizer = make_model("llama"), make_tokenizer("left", causal=True)
+    prompts = ["a funny movie", "a fast", "enjoyable", "what ?"]
+    examples = own_continuations(llama, tokenizer, prompts, tokens=4)
+    task, cut_otherwise = Continuation(tokenizer, examples, examples), 0
+    for prompt, said in pickle.loads(pickle.dumps(examples)):
+        before = tokenizer(prompt)["input_ids"]
+        wrote = greedily(llama, before, 4)
+        assert task.encoded((prompt, said)).inputs["input_ids"] == before + wrote
+        cut_otherwise += tokenizer(str(said), add_special_tokens=False)["input_ids"] != wrote
+    assert cut_otherwise
+
+
+def test_a_model_that_is_trained_or_generates_in_a_way_of_its_own_continues_with_its_likeliest_tokens():
+    model, tokenizer = make_model("gpt2", 8, attn_pdrop=0.5, embd_pdrop=0.5), make_tokenizer("left", causal=True)
+    expected = [said.ids for _, said in own_continuations(model, tokenizer, PROMPTS, tokens=6)]
+    ways = {"repetition_penalty": 5.0, "num_beams": 3, "no_repeat_ngram_size": 1, "do_sample": True, "temperature": 9.0}
+    model.train().generation_config.update(**ways, suppress_tokens=[4, 5, 6], max_length=9, min_new_tokens=6)
+    before = model.generation_config.to_dict()
+    assert [said.ids for _, said in own_continuations(model, tokenizer, PROMPTS, tokens=6)] == expected
+    assert expected == [tuple(greedily(model.eval(), tokenizer(prompt)["input_ids"], 6)) for prompt in PROMPTS]
+    assert model.generation_config.to_dict() == before
+
+
+def test_a_model_in_training_is_left_in_training():
+    model = make_model("gpt2", 8).train()
+    own_continuations(model, make_tokenizer(causal=True), PROMPTS, tokens=2)
+    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])

@@ -23,8 +23,8 @@ def test_a_text_task_is_made_again_from_its_description(kind):
 
 
 def test_a_tokenizer_is_changed_as_it_was():
-    task = make_task({"kind": "classification", "settings": {}}, make_tokenizer("left"), TEXTS, TEXTS)
-    assert make_task(describe(task), make_tokenizer("right")).tokenizer.padding_side == "left"
+    task = make_task({"kind": "classification", "settings": {}}, make_tokenizer(truncation_side="left"), TEXTS, TEXTS)
+    assert make_task(describe(task), make_tokenizer()).tokenizer.truncation_side == "left"
 
 
 def test_what_only_its_author_can_make_again_has_no_description():

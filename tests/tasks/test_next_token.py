@@ -3,14 +3,15 @@
 import pytest
 import torch
 
-from diffmask.errors import ModelError
+from diffmask.errors import DataError, ModelError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
+from diffmask.tasks.continuation import Continuation, own_continuations
 from diffmask.tasks.text import NextToken
 from diffmask.training.fit import fit
 from diffmask.training.step import look
 from saved_models import short
-from tiny_text import TEXTS, make_tokenizer, make_writer
+from tiny_text import TEXTS, make_model, make_tokenizer, make_writer
 
 KINDS = ["t5", "bart"]
 
@@ -45,6 +46,33 @@ def test_a_model_that_does_not_say_how_it_begins_is_refused():
     wanted = r"T5ForConditionalGeneration writes its answer apart.*set model\.config\.decoder_start_token_id"
     with pytest.raises(ModelError, match=wanted):
         look(adapt(writer), task, task.collate(TEXTS))
+
+
+ENDS = {"eos_token": "[SEP]", "model_input_names": ["input_ids", "attention_mask"]}
+ENDED = r"ends every prompt with '\[SEP\]', after which a causal model begins another text: .*add_eos_token=False"
+
+
+@pytest.mark.parametrize(("kind", "text"), [(NextToken, "a movie"), (Continuation, ("a movie", "fast"))])
+def test_what_follows_the_end_of_a_text_is_not_explained(kind, text):
+    task, model = kind(make_tokenizer(**ENDS), [], []), adapt(make_model("llama"))
+    with pytest.raises(DataError, match=ENDED):
+        look(model, task, task.collate([text]))
+
+
+def test_nor_is_it_written_by_a_model_itself():
+    with pytest.raises(DataError, match=ENDED):
+        own_continuations(make_model("llama"), make_tokenizer(**ENDS), ["a movie"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_writes_apart_rightly_reads_to_the_end(kind):
+    task = NextToken(make_tokenizer(**ENDS), TEXTS, TEXTS)
+    assert look(adapt(make_writer(kind)), task, task.collate(TEXTS)).original["next token"].raw.shape[0] == 3
+
+
+def test_a_token_that_begins_a_text_may_be_the_one_that_ends_it():
+    task = NextToken(make_tokenizer(causal=True, bos_token="[CLS]", eos_token="[CLS]"), [], [])
+    assert look(adapt(make_model("llama")), task, task.collate(TEXTS)).original["next token"].raw.shape[0] == 3
 
 
 def test_what_a_task_gives_the_decoder_is_left_as_it_is():

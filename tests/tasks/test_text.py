@@ -13,7 +13,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from diffmask.errors import DataError
+from diffmask.errors import DataError, SettingError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
@@ -107,6 +107,51 @@ def test_an_answer_without_a_question_is_refused():
     assert len(task.collate([("funny", TEXTS[0]), ["funny .", TEXTS[0]]])) == 2
 
 
+@pytest.mark.parametrize("kind", [TextClassification, SpanAnswer, NextToken])
+def test_what_is_padding_is_said_also_where_the_tokenizer_would_not(kind):
+    tokenizer = make_tokenizer(model_input_names=["input_ids"])
+    batch = kind(tokenizer, [], []).collate([("a", text) for text in TEXTS])
+    assert batch.inputs["attention_mask"].sum(1).tolist() == [8, 5, 9, 7]
+    assert torch.equal(batch.inputs["attention_mask"] == 0, batch.inputs["input_ids"] == 0)
+
+
+def test_a_model_that_takes_no_mask_is_given_none():
+    class Mean(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = torch.nn.Embedding(len(WORDS), 3)
+
+        def forward(self, input_ids):
+            return {"logits": self.words(input_ids).mean(1)}
+
+    model, batch = Mean(), make_task().collate(TEXTS)
+    inputs = {name: batch.inputs[name] for name in ("input_ids", "attention_mask")}
+    found = adapt(model, sites=["words"])(type(batch)(inputs, batch.valid))["logits"]
+    assert torch.equal(found, model(inputs["input_ids"])["logits"])
+
+
+@pytest.mark.parametrize("passage", ["", " \n"])
+def test_an_answer_in_a_passage_that_is_empty_is_refused(passage):
+    with pytest.raises(DataError, match=r"the passage in which 'what \?' is answered is empty: leave such"):
+        make_task(SpanAnswer).collate([("what ?", passage)])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_where_an_answer_stands_does_not_depend_on_batch_mates(side):
+    torch.manual_seed(0)
+    tokenizer = make_tokenizer(padding_side=side)
+    task, model = SpanAnswer(tokenizer, [], []), adapt(BertForQuestionAnswering(BertConfig(**SIZES)).eval())
+    pairs = [("funny", text) for text in TEXTS]
+
+    def answers(examples):
+        batch = task.collate(examples)
+        with torch.no_grad():
+            found = task.read(model(batch), batch)
+        return [(int(start), int(end)) for start, end in zip(*(h.decision() for h in found.values()), strict=True)]
+
+    assert answers(pairs) == [answers([pair])[0] for pair in pairs]
+
+
 def test_what_a_model_says_about_padding_never_counts_as_divergence():
     task = make_task(TokenClassification)
     batch = task.collate(TEXTS)
@@ -159,6 +204,20 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning_or_refused(caplog):
         make_task(longest=5, strict=True).collate(["a fast funny movie ."])
 
 
+@pytest.mark.parametrize(("kind", "least"), [(TextClassification, 3), (SpanAnswer, 4)])
+@pytest.mark.parametrize("below", [1, 3, 9])
+def test_a_length_that_special_tokens_fill_is_refused(kind, least, below):
+    wanted = rf"max_length must be at least {least}, got {least - below}: .* {least - 1} special tokens: take more"
+    with pytest.raises(SettingError, match=wanted):
+        make_task(kind, max_length=least - below)
+    assert make_task(kind, max_length=least).max_length == least
+
+
+def test_a_pair_that_is_cut_leaves_room_for_its_own_special_tokens():
+    with pytest.raises(SettingError, match=r"max_length must be at least 4, got 3: .* 3 special tokens"):
+        make_task(max_length=3).collate([("a", "movie")])
+
+
 @pytest.mark.parametrize("text", ["", "  ", ("", " ")])
 def test_an_empty_text_is_refused(text):
     with pytest.raises(DataError, match="a text is empty"):
@@ -188,11 +247,6 @@ def test_labels_that_are_not_the_models_are_refused():
 def test_a_choice_that_does_not_exist_is_refused():
     with pytest.raises(DataError, match=r"no place to ask named 'third'.*Known: nowhere, first, last"):
         check_choice("place to ask", "third", ("nowhere", "first", "last"))  # the type checker complains earlier
-
-
-def test_one_word_to_keep_is_still_a_list_of_words():
-    with pytest.raises(DataError, match=r"keep takes a list of words, got the string 'not': write keep=\['not'\]"):
-        make_task(keep="not")
 
 
 def test_what_is_cut_off_is_counted_and_what_was_met_can_be_forgotten():

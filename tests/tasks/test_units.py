@@ -5,7 +5,7 @@ import logging
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from diffmask.errors import DataError
 from diffmask.tasks.text import Kept, NextToken, TextClassification
@@ -60,6 +60,9 @@ def test_a_sentence_ends_with_its_mark():
         ('He said "no." Then left', ['He said "no."', "Then left"]),
         ("a line\nanother", ["a line\n", "another"]),
         ("no mark", ["no mark"]),
+        ("这是好电影。我喜欢。真的吗？", ["这是好电影。", "我喜欢。", "真的吗？"]),
+        ("彼は「はい！」と言った。Yes. 「終？」 2.5", ["彼は「はい！」と言った。", "Yes.", "「終？」", "2.5"]),
+        ("真的吗？！是。", ["真的吗？！", "是。"]),
     ],
 )
 def test_sentences_are_found_by_their_marks(text, sentences):
@@ -103,24 +106,110 @@ def test_units_named_by_keep_are_never_dropped(unit):
     assert place == [-1, -1, 0, -1, -1, -1] and names == ["fast"]
 
 
+@pytest.mark.parametrize(
+    ("unit", "keep", "names"),
+    [
+        ("token", ["funny"], ["a", "movie", "."]),
+        ("word", ["Fun"], ["a", "funny", "movie", "."]),  # a part of a word is another word
+        ("token", ["a FUNNY"], ["movie", "."]),
+        ("sentence", ["movie"], []),
+        ("token", ["[CLS]", "[SEP]"], ["a", "fun", "##ny", "movie", "."]),
+    ],
+)
+def test_a_word_to_keep_stays_however_it_is_cut_and_with_it_the_unit_that_holds_it(unit, keep, names):
+    task = make_task(unit=unit, keep=[*keep], gate_special=keep == ["[CLS]", "[SEP]"])
+    assert task.encoded("a funny movie .").names == names
+
+
+def letters_tokenizer(kind, text):
+    """Cut a text into bytes as GPT-2, or into letters as Llama 2 where it knows no longer piece."""
+    if kind == "bytes":
+        inner = Tokenizer(models.BPE({letter: i for i, letter in enumerate(pre_tokenizers.ByteLevel.alphabet())}, []))
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        inner = Tokenizer(models.Unigram([(letter, -1.0) for letter in {"▁", *text}], unk_id=0))
+        inner.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", model_max_length=99)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "letters"])
+@pytest.mark.parametrize("keep", ["café", "not", "isn't", "Oslo", "?", "the café"])
+def test_a_word_to_keep_is_found_in_bytes_and_letters_and_not_in_a_longer_word(kind, keep):
+    text = "nothing isn't in the café Oslo's not cannot ?"
+    tokenizer = letters_tokenizer(kind, text)
+    place = TextClassification(tokenizer, [], [], keep=[keep.upper()]).encoded(text).place
+    held = {offset for offset, unit in zip(tokenizer(text).encodings[0].offsets, place, strict=True) if unit < 0}
+    start = text.index("not cannot") if keep == "not" else text.index(keep)
+    assert held == {(i, i + 1) for i in range(start, start + len(keep))}
+
+
+@pytest.mark.parametrize("written", ["▁Movie", "ĠMovie", "##Movie", "Movie"])
+def test_a_word_to_keep_is_found_by_a_slow_tokenizer_whatever_it_marks_words_with(written):
+    task = TextClassification(ByT5Tokenizer(), [], [], keep=["movie"])
+    task.tokenizer.convert_ids_to_tokens = lambda ids: ["a", written, "</s>"]
+    assert task.encoded("a ").names == ["a", "</s>"]
+
+
+@pytest.mark.parametrize("keep", ["not", ["not", " "]])
+def test_what_is_no_list_of_words_to_keep_is_refused(keep):
+    with pytest.raises(DataError, match=r"keep takes a list of words, got .*: write keep=\['not'\]"):
+        make_task(keep=keep)
+
+
 @pytest.mark.parametrize(("gate", "names"), [("first", ["what", "?"]), ("second", ["funny", "movie"])])
 def test_of_a_pair_one_part_may_be_gated(gate, names):
     task = make_task(unit="word", gate=gate, gate_special=False)
     assert places(task, ("what ?", "funny movie"))[1] == names
 
 
+@pytest.mark.parametrize("kind", [TextClassification, NextToken])
 @pytest.mark.parametrize("unit", ["token", "word"])
-def test_padding_on_the_left_moves_the_places_and_nothing_else(unit):
-    right, left = (make_task(side=side, unit=unit).collate(TEXTS) for side in ("right", "left"))
-    assert torch.equal(left.valid.sum(1), right.valid.sum(1))
-    for row, mask in enumerate(left.inputs["attention_mask"].bool()):
-        other = right.inputs["attention_mask"][row].bool()
-        assert torch.equal(left.inputs["input_ids"][row][mask], right.inputs["input_ids"][row][other])
-        if unit == "word":
-            assert torch.equal(left.place[row][mask], right.place[row][other])
-            assert (left.place[row][~mask] == -1).all()
-        else:
-            assert torch.equal(left.valid[row], mask)
+def test_texts_are_padded_on_the_right_whatever_the_tokenizer_is_set_to_and_it_stays_so(kind, unit):
+    right, left = (make_task(kind, side=side, unit=unit) for side in ("right", "left"))
+    for one, other in zip(right.collate(TEXTS).tensors, left.collate(TEXTS).tensors, strict=True):
+        assert torch.equal(one, other)
+    assert left.tokenizer.padding_side == "left" and left.tokenizer("a", padding="max_length")["input_ids"][0] == 0
+
+
+@pytest.mark.parametrize("gate", ["first", "second"])
+@pytest.mark.parametrize("text", ["a movie", ["a movie", "fast"]])
+def test_a_part_to_gate_needs_a_pair(gate, text):
+    with pytest.raises(
+        DataError, match=rf"gate '{gate}' names a part of a pair, got .*: give a pair \(first, second\)"
+    ):
+        make_task(gate=gate).collate([text])
+
+
+@pytest.mark.parametrize(("gate", "pair"), [("first", (" ", "a movie")), ("second", ("what ?", ""))])
+def test_a_part_to_gate_that_is_empty_is_refused(gate, pair):
+    with pytest.raises(
+        DataError, match=rf"the {gate} part of a pair is empty, and gate '{gate}' drops nothing else: lea"
+    ):
+        make_task(gate=gate).collate([pair])
+
+
+@pytest.mark.parametrize("text", [Kept("a movie"), (Kept("what ?"), "a movie"), ("what ?", Kept("a movie"))])
+def test_what_is_kept_outside_of_a_list_of_segments_is_refused(text):
+    with pytest.raises(
+        DataError, match=r"Kept marks a segment of a list, got .*: write \[.*\], or gate one part of a pair"
+    ):
+        make_task().collate([text])
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"), [({"unit": "word"}, "unit 'word'"), ({"gate": "second"}, "gate 'second'")]
+)
+def test_a_slow_tokenizer_is_refused_where_places_in_the_text_are_needed(settings, needs):
+    wanted = f"ByT5Tokenizer does not say where its tokens stand in the text, which {needs} needs: .*a fast tokenizer"
+    with pytest.raises(DataError, match=wanted):
+        TextClassification(ByT5Tokenizer(), [], [], **settings)
+
+
+def test_so_it_is_for_a_segment_that_is_kept():
+    task = TextClassification(ByT5Tokenizer(), [], [])
+    with pytest.raises(DataError, match=r"ByT5Tokenizer does not say where .*, which Kept needs: .*a fast tokenizer"):
+        task.collate([["a", Kept("b")]])
+    assert len(task.units([["a", "b"]])[0]) == 4
 
 
 def test_what_is_cut_off_is_no_unit(caplog):
@@ -164,8 +253,8 @@ def test_texts_and_pairs_and_segments_mix_in_one_batch():
 
 
 def test_the_last_token_of_a_causal_text_is_asked_and_never_gated():
-    batch = make_task(NextToken, unit="word", side="left").collate(["a funny", "enjoyable movie"])
-    assert batch.place.tolist() == [[-1, 0, 1, -1], [-1, 0, 0, -1]] and batch.ask.tolist() == [3, 3]
+    batch = make_task(NextToken, unit="word").collate(["a funny", "a movie", "enjoyable movie"])
+    assert batch.place.tolist() == [[-1, 0, 1, -1], [-1, 0, -1, -1], [-1, 0, 0, -1]] and batch.ask.tolist() == [3, 2, 3]
 
 
 def byte_level_tokenizer():
@@ -184,3 +273,23 @@ def test_a_token_that_holds_the_space_before_a_unit_belongs_to_it(unit, text):
     task = TextClassification(byte_level_tokenizer(), [], [], unit=unit)
     place, names = places(task, text)
     assert place == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1][: len(place)] and names[1].startswith("The sky")
+
+
+def sentence_piece_tokenizer():
+    """Cut a text as Llama 2 and Gemma do, for which a whole text is one word."""
+    pieces = ["▁Tom", "▁lives", "▁in", "▁Os", "lo", ".", "▁", "▁is", "n't", "\n"]
+    inner = Tokenizer(models.Unigram([("<unk>", -9.0), *((piece, -1.0) for piece in pieces)], unk_id=0))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", unk_token="<unk>", model_max_length=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("Tom lives in Oslo.", [0, 1, 2, 3, 3, 3], ["Tom", "lives", "in", "Oslo."]),
+        ("Tom  isn't\nlo.", [0, 1, 1, 1, 2, 2, 2], ["Tom", "isn't", "lo."]),
+        (("Tom lives", "Tom lives"), [0, 1, 2, 3], ["Tom", "lives", "Tom", "lives"]),
+    ],
+)
+def test_words_are_cut_at_white_space_by_a_tokenizer_that_takes_a_text_for_one(text, place, words):
+    assert places(TextClassification(sentence_piece_tokenizer(), [], [], unit="word"), text) == (place, words)

@@ -15,7 +15,7 @@ from diffmask.training.fit import fit
 from diffmask.training.rows import marks_of
 from diffmask.training.step import look
 from diffmask.types import Categorical
-from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
 from tiny_vision import build, images
 from toys import evidence_model, evidence_task, small_recipe
 
@@ -26,9 +26,10 @@ BIG = 1 << 30
 def text_subject(side="right", **settings):
     """A BERT padded on the right, or a Llama padded on the left, where it does not count positions."""
     if side == "left":
-        tokenizer = make_tokenizer(side, causal=True)
-        return adapt(make_model("llama", use_cache=False), tokenizer), NextToken(tokenizer, TEXTS, TEXTS, **settings)
-    tokenizer = make_tokenizer(side)
+        tokenizer = make_tokenizer(causal=True)
+        task = pad_left(NextToken(tokenizer, TEXTS, TEXTS, **settings))
+        return adapt(make_model("llama", use_cache=False), tokenizer), task
+    tokenizer = make_tokenizer()
     return adapt(make_model("bert"), tokenizer), TextClassification(tokenizer, TEXTS, TEXTS, **settings)
 
 
@@ -290,8 +291,9 @@ def test_recomputing_keeps_less_and_gives_the_same_gradient():
 
 
 def test_a_model_whose_states_depend_on_the_padding_is_not_remembered(caplog):
-    tokenizer = make_tokenizer("left")  # a BERT counts positions from the left, padding included
-    model, task = adapt(make_model("bert"), tokenizer), TextClassification(tokenizer, TEXTS, TEXTS)
+    tokenizer = make_tokenizer()
+    model = adapt(make_model("bert"), tokenizer)  # counts positions from the left, padding included
+    task = pad_left(TextClassification(tokenizer, TEXTS, TEXTS))
     with caplog.at_level(logging.WARNING):
         assert not Cache(model, task, "memory", BIG, CPU).heads
     assert "depends on the padding of its batch" in caplog.text

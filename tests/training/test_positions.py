@@ -15,7 +15,7 @@ from diffmask.training.saved import load_fit, save_fit
 from diffmask.training.start import RARE, place_baselines, survey
 from diffmask.training.step import look
 from diffmask.types import Batch
-from tiny_text import make_model, make_tokenizer
+from tiny_text import make_model, make_tokenizer, pad_left
 from toys import evidence_model, evidence_task, small_recipe
 
 
@@ -100,7 +100,7 @@ def test_a_baseline_by_position_is_saved_and_loaded(tmp_path):
 
 
 def test_what_stands_in_for_a_unit_does_not_depend_on_padding_on_the_left():
-    task = NextToken(make_tokenizer("left", causal=True), [], [])
+    task = pad_left(NextToken(make_tokenizer(causal=True), [], []))
     model, baseline = adapt(make_model("llama")), torch.randn(4, 16)
     site = model.sites.names[2]
     predictions = []

@@ -13,14 +13,14 @@ from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.step import look
 from diffmask.types import split_prediction
-from tiny_text import TEXTS, make_model, make_tokenizer
+from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
 
 SIDES = ["left", "right"]
 
 
 def seen_by(kind, side="right", texts=TEXTS, **settings):
     task_class = TextClassification if kind == "bert" else NextToken
-    task = task_class(make_tokenizer(side, causal=kind != "bert"), TEXTS, TEXTS, **settings)
+    task = pad_left(task_class(make_tokenizer(causal=kind != "bert"), TEXTS, TEXTS, **settings), side == "left")
     model = adapt(make_model(kind))
     return look(model, task, task.collate(texts))
 

@@ -55,22 +55,20 @@ def shorten(batch: Batch, keep: Float[Tensor, "batch unit"], tokenizer: Any) -> 
     # A model cannot read nothing: a text of which nothing is left is one token that says nothing.
     stay[empty, real[empty].int().argmax(1)] = True
     inputs = {**batch.inputs, "input_ids": torch.where(empty.unsqueeze(1), _nothing(tokenizer), ids)}
-    order, there = _closed_up(stay, tokenizer.padding_side == "left")
+    order, there = _closed_up(stay)
     fill = {"input_ids": tokenizer.pad_token_id, "token_type_ids": getattr(tokenizer, "pad_token_type_id", 0)}
     for name, tensor in inputs.items():
         if _per_position(batch, name, tensor):
             inputs[name] = _moved(tensor, order, there, fill.get(name, 0))
     places = torch.where(batch.valid, _numbers(batch), -1) if batch.place is None else batch.place
-    return Batch(inputs, batch.valid, _moved(places, order, there, -1), _ask(batch, order, stay))
+    return Batch(inputs, batch.valid, _moved(places, order, there, -1), _ask(batch, stay))
 
 
 def _closed_up(
-    stay: Bool[Tensor, "batch position"], left: bool
+    stay: Bool[Tensor, "batch position"],
 ) -> tuple[Int[Tensor, "batch shorter"], Bool[Tensor, "batch shorter"]]:
     """Return from where each position of the shorter texts comes, and which of them are no padding."""
-    width = int(stay.sum(1).max())
-    order = (stay if left else ~stay).int().argsort(dim=1, stable=True)
-    order = order[:, -width:] if left else order[:, :width]
+    order = (~stay).int().argsort(dim=1, stable=True)[:, : int(stay.sum(1).max())]
     return order, stay.gather(1, order)
 
 
@@ -79,13 +77,12 @@ def _moved(tensor: Tensor, order: Tensor, there: Tensor, fill: int) -> Tensor:
     return torch.where(there.view(*there.shape, *[1] * (moved.dim() - 2)), moved, torch.full_like(moved, fill))
 
 
-def _ask(batch: Batch, order: Tensor, stay: Tensor) -> Int[Tensor, " batch"] | None:
+def _ask(batch: Batch, stay: Tensor) -> Int[Tensor, " batch"] | None:
     """Follow the position where the prediction is made; if it is gone, the one before it takes over."""
     if batch.ask is None:
         return None
     before = (stay & (_positions(stay) <= batch.ask.unsqueeze(1))).sum(1)
-    first = (stay.gather(1, order)).int().argmax(1)  # behind the padding, if that is on the left
-    return first + (before - 1).clamp_min(0)
+    return (before - 1).clamp_min(0)
 
 
 def _positions(tensor: Tensor) -> Int[Tensor, "batch position"]:

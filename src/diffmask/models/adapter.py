@@ -13,7 +13,7 @@ from torch import nn
 
 from ..types import Batch
 from .fingerprint import fingerprint_of
-from .running import begin_answer, differentiable_recurrence, no_fast_path, recomputed
+from .running import begin_answer, differentiable_recurrence, no_fast_path, recomputed, takes
 from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, input_part, position_count
 from .vision import PIXELS, naming_images, projection_of
@@ -30,10 +30,13 @@ class Adapter:
         self._compiled: dict[tuple[str, nn.Module], Callable[..., Any]] = {}
         self.precision: torch.dtype | None = None  # what it computes in, if that is not what it was loaded in
         self.processor: Any = None  # what it was adapted with, and found to go with
+        self.masked = takes(model, "attention_mask")  # tasks on texts always say what is padding
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
         inputs = begin_answer(self.model, batch.inputs)
+        if not self.masked:
+            inputs.pop("attention_mask", None)
         if PIXELS in inputs:  # not every model casts them to what it computes in
             inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
         with naming_images(self.model, inputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -44,6 +45,12 @@ def begin_answer(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
     ids = inputs["input_ids"]
     begun = [ids.new_full((len(ids), 1), token) for token in named if token is not None]
     return {**inputs, "decoder_input_ids": torch.cat(begun, 1)}
+
+
+def takes(model: nn.Module, name: str) -> bool:
+    """Say whether a model can be given an input of a name."""
+    known = signature(model.forward).parameters.values()
+    return any(each.name == name or each.kind is each.VAR_KEYWORD for each in known)
 
 
 def writes_apart(model: nn.Module) -> bool:

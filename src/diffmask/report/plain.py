@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..explanation import Explanation, Labels, Verification
+from .byte_level import from_bytes, in_bytes
 
 LOG_HALF = math.log(0.5)
 TOLD = ("kind", "fingerprint", "labels")  # what a record says elsewhere: labels by the names of the decisions
@@ -36,9 +37,14 @@ def split_units(units: Sequence[str]) -> list[tuple[str, bool]]:
 
     >>> split_units(["Ġen", "joy", "Ġit"])
     [('en', False), ('joy', True), ('it', False)]
+    >>> split_units(["Ġna", "Ã¯ve"])
+    [('na', False), ('ïve', True)]
     """
     spaced = any(unit.startswith(SPACES) for unit in units)
-    return [_split(unit, first=number == 0, spaced=spaced) for number, unit in enumerate(units)]
+    split = [_split(unit, first=number == 0, spaced=spaced) for number, unit in enumerate(units)]
+    texts = [text for text, _ in split]
+    read = from_bytes(texts) if in_bytes(units) else texts
+    return [(text, joined) for text, (_, joined) in zip(read, split, strict=True)]
 
 
 def _split(unit: str, first: bool, spaced: bool) -> tuple[str, bool]:

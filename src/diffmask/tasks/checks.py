@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 from ..registry import unknown
-from .units import Text
+from .units import Kept, Text
 
 
 def check_choice(what: str, got: str, known: Sequence[str]) -> None:
@@ -17,21 +17,41 @@ def check_choice(what: str, got: str, known: Sequence[str]) -> None:
 
 
 def check_keep(keep: Any) -> None:
-    """Refuse a single word, which would be taken for its letters."""
-    if isinstance(keep, str):
-        raise DataError(f"keep takes a list of words, got the string '{keep}': write keep=['{keep}']")
+    """Refuse a single word, which would be taken for its letters, and what is no word."""
+    if isinstance(keep, str) or not all(word.strip() for word in keep):
+        raise DataError(f"keep takes a list of words, got {keep!r}: write keep=['not'], or leave it out")
 
 
-def check_tokenizer(tokenizer: Any, unit: str) -> None:
-    """Refuse a tokenizer that makes no batches, or does not find the units."""
+def check_tokenizer(tokenizer: Any, unit: str, gate: str) -> None:
+    """Refuse a tokenizer that makes no batches, or does not find what is gated."""
     name = type(tokenizer).__name__
     if getattr(tokenizer, "pad_token", None) is None:
         raise DataError(
             f"{name} has no padding token, so texts of different lengths make no batch: "
             "set one, e.g. tokenizer.pad_token = tokenizer.eos_token"
         )
-    if unit != "token" and not tokenizer.is_fast:
-        raise DataError(f"{name} does not say where its tokens stand in the text, which unit '{unit}' needs: use token")
+    for needs, plain in ((f"unit '{unit}'", unit == "token"), (f"gate '{gate}'", gate == "all")):
+        if not plain:
+            check_fast(tokenizer, needs)
+
+
+def check_fast(tokenizer: Any, needs: str) -> None:
+    """Refuse a tokenizer that does not say where its tokens stand in a text."""
+    if not tokenizer.is_fast:
+        raise DataError(
+            f"{type(tokenizer).__name__} does not say where its tokens stand in the text, which {needs} needs: load a "
+            "fast tokenizer, or gate tokens of the whole text"
+        )
+
+
+def check_length(tokenizer: Any, most: int, pair: bool) -> None:
+    """Refuse a length that special tokens fill."""
+    special = tokenizer.num_special_tokens_to_add(pair=pair)
+    if most <= special:
+        raise SettingError(
+            f"max_length must be at least {special + 1}, got {most}: {type(tokenizer).__name__} adds {special} special "
+            "tokens: take more, or None for as many as the model takes"
+        )
 
 
 def check_text(text: Text) -> None:
@@ -46,3 +66,20 @@ def check_text(text: Text) -> None:
         "".join(parts).encode()
     except UnicodeEncodeError:
         raise DataError("a text holds half a character, which no tokenizer takes: decode its bytes as UTF-8") from None
+    if not isinstance(text, list) and any(isinstance(part, Kept) for part in parts):
+        raise DataError(
+            f"Kept marks a segment of a list, got {text!r}: write [Kept(…), …], or gate one part of a pair with gate"
+        )
+
+
+def check_part(text: Text, gate: str) -> None:
+    """Refuse a text of which nothing could be dropped, because the part to gate is not there."""
+    if gate == "all":
+        return
+    if not isinstance(text, tuple):
+        raise DataError(f"gate '{gate}' names a part of a pair, got {text!r:.50}: give a pair (first, second)")
+    if not text[gate == "second"].strip():
+        raise DataError(
+            f"the {gate} part of a pair is empty, and gate '{gate}' drops nothing else: leave such examples out, or "
+            "take gate 'all'"
+        )

@@ -6,7 +6,8 @@ chosen from has to be kept; their divergences add up, so a margin is in nats for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,23 @@ from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
 from .heads import TOKENS, logits_of, written_apart
 from .text import Encoded, NextToken, check_text
-from .units import Template, Text, parts_of
+from .units import Template, Text, parts_of, special_ids
 
 Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows
+
+
+class Said(str):
+    """What a model said, with the tokens in which it did: its text alone could be cut in another way."""
+
+    ids: tuple[int, ...]
+
+    def __new__(cls, text: str, ids: Sequence[int]) -> Said:
+        said = super().__new__(cls, text)
+        said.ids = tuple(ids)
+        return said
+
+    def __reduce__(self) -> tuple[type[Said], tuple[str, Sequence[int]]]:
+        return Said, (str(self), self.ids)
 
 
 class Continuation(NextToken):
@@ -34,11 +49,16 @@ class Continuation(NextToken):
                 "--text-column and --pair-column, or let the model write it, with own_continuations()"
             )
         prompt = super().encoded(text[0])
-        added = self.tokenizer(text[1], add_special_tokens=False)["input_ids"]
+        added = self._tokens(text[1])
         self._check_room(text, len(prompt.place), len(added))
         fillers = {"input_ids": added, "attention_mask": [1] * len(added)}
         inputs = {name: ids + fillers.get(name, [0] * len(added)) for name, ids in prompt.inputs.items()}
         return replace(prompt, inputs=inputs, place=prompt.place + [-1] * len(added))
+
+    def _tokens(self, after: str) -> list[int]:
+        if isinstance(after, Said):
+            return list(after.ids)
+        return list(self.tokenizer(after, add_special_tokens=False)["input_ids"])
 
     def _check_room(self, text: Any, prompt: int, added: int) -> None:
         if not added:
@@ -48,6 +68,7 @@ class Continuation(NextToken):
     def read(self, output: Any, batch: Batch) -> Prediction:
         if written_apart(output):
             raise ModelError(_no_prompt("the model"))
+        self.check_open()
         assert batch.ask is not None  # every example of this task asks at the last token of its prompt
         mask, rows = batch.inputs["attention_mask"], torch.arange(len(batch), device=batch.ask.device)
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(1)
@@ -80,19 +101,38 @@ def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], token
     if writer.config.is_encoder_decoder:
         raise ModelError(_no_prompt(type(writer).__name__))
     task = NextToken(tokenizer, prompts, prompts)
+    task.check_open()
     most = min(task.max_length, _positions(model) or task.max_length)
-    how = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": tokenizer.pad_token_id}
-    found: list[Continued] = []
     for prompt in prompts:
         check_text(prompt)
         _check_sum(len(tokenizer(*parts_of(prompt), verbose=False)["input_ids"]), tokens, most)
-        inputs = {name: value.to(writer.device) for name, value in task.collate([prompt]).inputs.items()}
-        written = writer.generate(**inputs, **how)[0, inputs["input_ids"].shape[1] :]
-        said = tokenizer.decode(written, skip_special_tokens=True)
-        if not said.strip():
-            raise DataError(f"the model says nothing after the prompt {str(prompt)[:60]!r}…: leave that prompt out")
-        found.append((prompt, said))
-    return found
+    with _greedily(writer, tokens, tokenizer.pad_token_id):
+        return [(prompt, _said_after(prompt, writer, task)) for prompt in prompts]
+
+
+def _said_after(prompt: Text, writer: Any, task: NextToken) -> Said:
+    inputs = {name: value.to(writer.device) for name, value in task.collate([prompt]).inputs.items()}
+    written = writer.generate(**inputs)[0, inputs["input_ids"].shape[1] :].tolist()
+    while written and written[-1] in special_ids(task.tokenizer):  # the end of the text is no part of it
+        written.pop()
+    said = Said(task.tokenizer.decode(written, skip_special_tokens=True), written)
+    if not said.strip():
+        raise DataError(f"the model says nothing after the prompt {str(prompt)[:60]!r}…: leave that prompt out")
+    return said
+
+
+@contextmanager
+def _greedily(writer: Any, tokens: int, padding: int) -> Iterator[None]:
+    """Let a model generate as many of its likeliest tokens, however it is set to do, and put everything back."""
+    before, trained = writer.generation_config, [module for module in writer.modules() if module.training]
+    end = {"eos_token_id": before.eos_token_id, "pad_token_id": padding}
+    try:
+        writer.eval().generation_config = type(before)(max_new_tokens=tokens, do_sample=False, **end)
+        yield
+    finally:
+        writer.generation_config = before
+        for module in trained:
+            module.training = True
 
 
 def _positions(model: Any) -> int | None:

@@ -29,7 +29,7 @@ TASKS = Registry(
 TEXT = ("labels", "unit", "keep", "gate", "gate_special", "ask", "max_length", "strict")
 IMAGE = ("labels", "patch", "column", "most_pixels", "interpolate", "size")
 ASKED = ("next-token", "continuation")  # these know where they ask
-TOKENIZER = ("pad_token", "padding_side", "truncation_side")  # what people change on a tokenizer after loading it
+TOKENIZER = ("pad_token", "truncation_side")  # what people change on a tokenizer after loading it
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_choice, check_keep, check_tokenizer
+from .checks import check_choice, check_fast, check_keep, check_length, check_part, check_tokenizer
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -32,7 +33,7 @@ from .heads import (
 )
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, group, parts_of, special_ids
+from .units import Text, Unit, always_kept, ends_texts, group, held, parts_of, special_ids
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +57,9 @@ class Encoded:
 class TextTask(Task):
     """Texts, pairs of texts or lists of segments, made into batches by a tokenizer.
 
-    `keep` names units that are never dropped; of a pair, `gate` may name the one part that is gated. Where a prediction
-    is made at one position, gates may read the state there too: `ask` says at which. `labels` names the indices the
-    model answers with, for whoever reads.
+    `keep` names words that are never dropped, nor the unit that holds one; of a pair, `gate` may name the one part that
+    is gated. Where a prediction is made at one position, gates may read the state there too: `ask` says at which.
+    `labels` names the indices the model answers with, for whoever reads.
     """
 
     pairs: bool = False  # whether an example has to be a pair
@@ -82,12 +83,13 @@ class TextTask(Task):
         check_choice("part to gate", gate, ("all", "first", "second"))
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
-        check_tokenizer(tokenizer, unit)
+        check_tokenizer(tokenizer, unit, gate)
         check_several(train)
         check_several(validation)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
-        self.max_length = min(max_length or LONGEST, tokenizer.model_max_length, LONGEST)
+        self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
+        check_length(tokenizer, self.max_length, self.pairs)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self._special = special_ids(tokenizer)
@@ -104,14 +106,12 @@ class TextTask(Task):
 
     def collate(self, examples: Sequence[Any]) -> Batch:
         encoded = [self.encoded(text) for text in examples]
-        padded = self.tokenizer.pad([e.inputs for e in encoded], padding=True, return_tensors="pt")
-        left = self.tokenizer.padding_side == "left"
-        width = padded["input_ids"].shape[1]
-        before = [width - len(e.place) if left else 0 for e in encoded]
-        place = torch.full((len(encoded), width), -1)
-        for row, (start, e) in enumerate(zip(before, encoded, strict=True)):
-            place[row, start : start + len(e.place)] = torch.tensor(e.place)
-        asks = [start + e.ask for start, e in zip(before, encoded, strict=True) if e.ask is not None]
+        # On the right whatever the tokenizer is set to: absolute positions are counted from the left, padding included,
+        # and encoders answer at the first, so padding there would make an example depend on its batch mates.
+        how = {"padding": True, "padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
+        padded = self.tokenizer.pad([e.inputs for e in encoded], **how)
+        place = pad_sequence([torch.tensor(e.place) for e in encoded], batch_first=True, padding_value=-1)
+        asks = [e.ask for e in encoded if e.ask is not None]
         ask = torch.tensor(asks) if asks else None
         if self.unit == "token":
             return Batch(dict(padded), place >= 0, ask=ask)
@@ -138,30 +138,33 @@ class TextTask(Task):
 
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
-        found = self.tokenizer(
-            *parts_of(text), truncation=True, max_length=self.max_length, return_special_tokens_mask=True
-        )
+        check_part(text, self.gate)
+        if any(isinstance(piece, Kept) for piece in text):
+            check_fast(self.tokenizer, "Kept")
+        wanted = {"return_attention_mask": True, "return_special_tokens_mask": True}  # not every tokenizer's own wish
+        found = self.tokenizer(*parts_of(text), truncation=True, max_length=self.max_length, **wanted)
         cut = self._check_length(text, found)
         added = found.pop("special_tokens_mask")
         special = [mark or number in self._special for mark, number in zip(added, found["input_ids"], strict=True)]
         tokens = self.tokenizer.convert_ids_to_tokens(found["input_ids"])
-        groups = group(text, self.unit, found.encodings[0] if found.is_fast else None, tokens, special)
+        encoding = found.encodings[0] if found.is_fast else None
+        groups = group(text, self.unit, encoding, tokens, special)
+        kept = held(text, self.keep, encoding, groups)
         parts = found.sequence_ids(0) if found.is_fast else [0] * len(tokens)
         ask = {"nowhere": None, "first": 0, "last": len(tokens) - 1}[self.ask]
-        never = always_kept(text, found.encodings[0]) if found.is_fast else set()
+        never = always_kept(text, encoding) if encoding else set()
         if ask is not None and self.ask == "last":
             never.add(ask)
         gated = [
-            number >= 0 and i not in never and self._gated(groups.names[number], bool(special[i]), parts[i])
+            number >= 0 and number not in kept and i not in never and self._gated(bool(special[i]), parts[i])
             for i, number in enumerate(groups.place)
         ]
         return replace(_renumbered(dict(found), groups.place, groups.names, gated, ask), cut=cut)
 
-    def _gated(self, name: str, special: bool, part: int | None) -> bool:
+    def _gated(self, special: bool, part: int | None) -> bool:
         if special:
             return self.gate_special
-        chosen = self.gate == "all" or part == ("first", "second").index(self.gate)
-        return chosen and name.casefold() not in self.keep
+        return self.gate == "all" or part == ("first", "second").index(self.gate)
 
     def _check_length(self, text: Text, found: Any) -> int:
         """Say how much of a text that is too long is cut off, or refuse it: when strict, or where it must be kept."""
@@ -169,6 +172,7 @@ class TextTask(Task):
         count = len(whole["input_ids"])
         if count <= self.max_length:
             return 0
+        check_length(self.tokenizer, self.max_length, isinstance(text, tuple))
         message = f"a text has {count} tokens and the model takes {self.max_length}: '{parts_of(text)[0][:40]}…'"
         if self.strict:
             raise DataError(f"{message}; shorten it, or allow it to be cut by not being strict")
@@ -225,7 +229,10 @@ class SpanAnswer(TextTask):
                 f"an answer is looked for in a passage: give (question, passage), got the text {text[:40]!r} alone; on "
                 "the command line, a table with --input, --text-column and --pair-column"
             )
-        return super().encoded(text)
+        found = super().encoded(text)
+        if isinstance(text, tuple) and not text[1].strip():
+            raise DataError(f"the passage in which {text[0][:40]!r} is answered is empty: leave such examples out")
+        return found
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()
@@ -252,12 +259,22 @@ class NextToken(TextTask):
 
     def __init__(self, *args: Any, gate_special: bool = False, **settings: Any) -> None:
         super().__init__(*args, gate_special=gate_special, ask="last", **settings)
+        self._ended = ends_texts(self.tokenizer)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         logits = logits_of(output, self, TOKENS)
         if written_apart(output):
             return {"next token": Categorical(logits[:, -1])}
+        self.check_open()
         return {"next token": Categorical(at_last_real(logits, batch.inputs["attention_mask"]))}
+
+    def check_open(self) -> None:
+        """Refuse prompts that the tokenizer ends: what a causal model says then does not follow them."""
+        if self._ended:
+            raise DataError(
+                f"{type(self.tokenizer).__name__} ends every prompt with {self.tokenizer.eos_token!r}, after which a "
+                "causal model begins another text: load it with add_eos_token=False"
+            )
 
     def names(self, indices: Collection[int]) -> Mapping[str, str]:
         return {str(index): self.tokenizer.decode([index]) for index in indices}

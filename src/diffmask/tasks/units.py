@@ -6,7 +6,8 @@ Every kind comes down to spans of characters; a token belongs to the span in whi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -16,7 +17,13 @@ from ..errors import DataError
 Unit = Literal["token", "word", "sentence", "segment"]
 Text = str | tuple[str, str] | list[str]  # one text, a pair such as question and passage, or the segments of a text
 
-SENTENCE = re.compile(r"\S.*?(?:[.!?]+[\"')\]]*(?=\s|$)|\n|$)", re.DOTALL)
+WORD, LETTER = re.compile(r"\S+"), re.compile(r"\S")
+MARKS = "Ġ▁"  # how byte-level and sentence-piece tokenizers write the space before a word
+EDGE = r"(?:(?<!\w)|(?!\w))"  # anywhere but inside a word
+CLOSING = "\"')\\]」』”’）"
+# What follows tells whether a mark ends a sentence: white space, or after a Chinese or Japanese one anything that does
+# not close a quotation.
+SENTENCE = re.compile(rf"\S.*?(?:[.!?。！？]+[{CLOSING}]*(?=\s|$)|[。！？]+(?![。！？{CLOSING}])|\n|$)", re.DOTALL)
 
 
 class Kept(str):
@@ -91,6 +98,12 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset(found - words | ends)
 
 
+def ends_texts(tokenizer: Any) -> bool:
+    """Say whether a tokenizer writes the end of a text behind each itself."""
+    found = tokenizer("a", return_special_tokens_mask=True)
+    return bool(found["special_tokens_mask"][-1]) and found["input_ids"][-1] == tokenizer.eos_token_id
+
+
 def _named(tokenizer: Any, *duties: str) -> set[int]:
     numbers = (getattr(tokenizer, f"{duty}_token_id", None) for duty in duties)
     return {number for number in numbers if number is not None}
@@ -109,7 +122,7 @@ def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special:
     if unit == "token":
         return Grouping(list(range(len(tokens))), list(tokens))
     if unit == "word":
-        spans, keys = [], list[Any](zip(encoding.sequence_ids, encoding.word_ids, strict=True))
+        spans, keys = [], _words(text, encoding)
     else:
         spans = spans_of(text, unit)
         keys = places(text, spans, encoding)
@@ -117,16 +130,29 @@ def group(text: Text, unit: Unit, encoding: Any, tokens: Sequence[str], special:
     return _number(text, keys, encoding, tokens, spans)
 
 
+def _words(text: Text, encoding: Any) -> list[Any]:
+    """Tell the words of a text apart: those of the tokenizer, and what white space parts (Llama 2 parts nothing)."""
+    parts = parts_of(text)
+    starts = [[word.start() for word in WORD.finditer(part)] for part in parts]
+    found = zip(encoding.sequence_ids, encoding.word_ids, encoding.offsets, strict=True)
+    return [
+        None if part is None else (part, word, bisect(starts[part], _first_letter(parts[part], offset[0])))
+        for part, word, offset in found
+    ]
+
+
 def places(text: Text, spans: Sequence[Span], encoding: Any) -> list[int]:
     """Return the span in which each token begins, −1 for none."""
     texts, tokens = parts_of(text), zip(encoding.sequence_ids, encoding.offsets, strict=True)
-    return [-1 if part is None else _find(spans, part, _first_letter(texts[part], *offset)) for part, offset in tokens]
+    return [
+        -1 if part is None else _find(spans, part, _first_letter(texts[part], offset[0])) for part, offset in tokens
+    ]
 
 
-def _first_letter(text: str, start: int, end: int) -> int:
-    """Return where a token's own characters begin: byte-level tokens carry the space before them."""
-    piece = text[start:end]
-    return start + len(piece) - len(piece.lstrip())
+def _first_letter(text: str, start: int) -> int:
+    """Return where a token's own characters begin: many carry the space before them, or are nothing else."""
+    found = LETTER.search(text, start)
+    return found.start() if found else start
 
 
 def _find(spans: Sequence[Span], part: int, place: int) -> int:
@@ -141,6 +167,28 @@ def always_kept(text: Text, encoding: Any) -> set[int]:
     spans = list(_segments(text))
     found = enumerate(places(text, spans, encoding))
     return {position for position, span in found if span >= 0 and not spans[span].gated}
+
+
+def held(text: Text, words: Collection[str], encoding: Any, groups: Grouping) -> set[int]:
+    """Return the units that are one of some words, or hold one, however many tokens it is cut into."""
+    if encoding is None:  # only what the tokens are called is known
+        names = (name.lstrip(MARKS).removeprefix("##") for name in groups.names)
+        return {number for number, name in enumerate(names) if name.casefold() in words}
+    named = {number for number, name in enumerate(groups.names) if name.casefold() in words}
+    return named | {groups.place[i] for i in _written(text, words, encoding)}
+
+
+def _written(text: Text, words: Collection[str], encoding: Any) -> set[int]:
+    """Return the positions at which one of some words is written: "not" is, but not in "nothing"."""
+    anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    whole = re.compile(f"{EDGE}(?:{anyone}){EDGE}", re.IGNORECASE)
+    spans = [[found.span() for found in whole.finditer(part)] if words else [] for part in parts_of(text)]
+    tokens = enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True))
+    return {
+        i
+        for i, (part, (start, end)) in tokens
+        if part is not None and any(start < last and first < end for first, last in spans[part])
+    }
 
 
 def _number(text: Text, keys: Sequence[Any], encoding: Any, tokens: Sequence[str], spans: Sequence[Span]) -> Grouping:

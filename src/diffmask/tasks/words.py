@@ -31,7 +31,6 @@ class Vocabulary:
     finds them under the names Hugging Face gives them.
     """
 
-    padding_side = "right"
     pad_token_id, unk_token_id = PADDING, UNKNOWN
 
     def __init__(
