@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 KIND = "explanation"
-Labels = Sequence[str] | Mapping[str, str]  # what indices are called: all in order, or those that occur
+Labels = Sequence[str] | Mapping[str, str]  # what indices are called: all in order, or those (and places) that occur
 VIEWS = Registry(  # how an explanation shows itself: drawn in later rooms, imported when asked for
     "view",
     {
@@ -58,6 +58,11 @@ class Verification:
 def is_value(answer: Any) -> bool:
     """Say whether an answer is a number, or several, which never stays the same to the bit."""
     return all(map(is_value, answer)) if isinstance(answer, list) and answer else isinstance(answer, float)
+
+
+def place_of(decided: Mapping[str, Any]) -> str:
+    """Write several decisions as one, as a target is written: a span from 3 to 5 is 3:5."""
+    return ":".join(map(str, decided.values()))
 
 
 @dataclass(frozen=True, eq=False)

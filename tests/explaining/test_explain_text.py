@@ -8,7 +8,8 @@ from diffmask.explaining.certify import certify
 from diffmask.explaining.chunks import each_of
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
-from diffmask.tasks.text import NextToken, TextClassification
+from diffmask.report.plain import answer
+from diffmask.tasks.text import NextToken, SpanAnswer, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from tiny_text import TEXTS, Counting, make_model, make_tokenizer, pad_left
@@ -131,6 +132,25 @@ def test_a_tokenizer_of_a_causal_model_without_padding_says_how_to_get_it():
     tokenizer = make_tokenizer("left", causal=True, pad_token=None)
     with pytest.raises(DataError, match=r"has no padding token.*set one, e\.g\. tokenizer\.pad_token = tokenizer\.eos"):
         NextToken(tokenizer, [], [])
+
+
+def test_the_answer_to_a_question_is_said_in_the_words_of_the_passage():
+    class Pointing(torch.nn.Module):
+        """Says that what begins with "fast" (5) and ends with "movie" (8) is the answer."""
+
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding.from_pretrained(torch.eye(14))
+
+        def forward(self, input_ids, attention_mask, token_type_ids):
+            state = self.embedding(input_ids)
+            return {"start_logits": 20 * state[..., 5], "end_logits": 20 * state[..., 8]}
+
+    tokenizer, pairs = make_tokenizer(), [("what ?", "a fast funny movie ."), ("what ?", "movie . fast .")]
+    task = SpanAnswer(tokenizer, pairs, pairs)
+    found = explain(fit(adapt(Pointing()), task, recipe(**SETTINGS)), pairs)
+    said = [answer(each.verification.original, each.info.get("labels")) for each in found]
+    assert said == ["fast funny movie (start 5, end 8)", "start 6, end 4"]
 
 
 def test_a_text_that_is_too_long_is_refused_when_strict_and_cut_otherwise(caplog):

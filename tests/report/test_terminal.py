@@ -130,6 +130,8 @@ def test_short_names_leave_out_what_all_share():
         ({"label": 2}, ["no", "yes"], "label 2"),
         ({"label": 0}, None, "label 0"),
         ({"start": 1, "end": 4}, None, "start 1, end 4"),
+        ({"start": 1, "end": 4}, {"1:4": "a\tfast movie"}, "a fast movie (start 1, end 4)"),
+        ({"start": 1, "end": 3}, {"1:4": "a fast movie"}, "start 1, end 3"),
         ({"labels": [0, 1, 0]}, ["no", "yes"], "no, yes, no"),
         ({"labels": [0, 2]}, ["no", "yes"], "labels [0, 2]"),
         ({"labels": [True, False, True]}, ["fast", "dull", "fun"], "fast, fun"),

@@ -136,6 +136,14 @@ def test_an_answer_in_a_passage_that_is_empty_is_refused(passage):
         make_task(SpanAnswer).collate([("what ?", passage)])
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "said"), [(3, 5, "a fast movie"), (4, 4, "fast"), (5, 3, None), (0, 0, None), (1, 3, "funny a")]
+)
+def test_an_answer_is_read_out_of_its_passage(start, end, said):
+    task = make_task(SpanAnswer)
+    assert task.read_out(("funny", TEXTS[0]), {"start": start, "end": end}) == said
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_where_an_answer_stands_does_not_depend_on_batch_mates(side):
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..errors import SettingError
-from ..explanation import Explanation, Verification
+from ..explanation import Explanation, Verification, place_of
 from ..gates.probe import Probe
 from ..gates.votes import kept
 from ..models.pretrained import labels_of
@@ -136,8 +136,9 @@ def describe(
     split: Callable[..., list[Tensor]] = torch.ops.aten.split_with_sizes_copy
     scores, chosen = split(said.scores[:, chunk.valid], counts, 1), split(said.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
-    for row, names, score, keep, check in zip(chunk.rows, units, scores, chosen, measured, strict=True):
-        own = _named(fitted.task, check, about)
+    each = zip(chunk.rows, chunk.examples, units, scores, chosen, measured, strict=True)
+    for row, example, names, score, keep, check in each:
+        own = _named(fitted.task, example, check, about)
         yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, own)
 
 
@@ -166,13 +167,17 @@ def _about(fitted: Fit) -> dict[str, list[Any]]:
     return {name: list(value) for name, value in found.items() if value is not None}
 
 
-def _named(task: Task, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
-    """Add the names of what was decided where they are too many to be the same for all, such as tokens."""
-    decided = [] if check is None else [*check.original.values(), *check.masked.values()]
-    lists = (each if isinstance(each, list) else [each] for each in decided)
+def _named(task: Task, example: Any, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
+    """Add the names of what was decided where they are too many to be the same for all, such as tokens or spans."""
+    if check is None:
+        return about
+    lists = (each if isinstance(each, list) else [each] for each in [*check.original.values(), *check.masked.values()])
     indices = dict.fromkeys(index for each in lists for index in each if type(index) is int)
-    names = task.names(indices) if indices else None
-    return about if names is None else {**about, "labels": dict(names)}
+    names = dict(task.names(indices) or {}) if indices else {}
+    for decided in (check.original, check.masked):
+        if (said := task.read_out(example, decided)) is not None:
+            names[place_of(decided)] = said
+    return {**about, "labels": names} if names else about
 
 
 def check_depth(probe: Probe, depth: int | str) -> int:

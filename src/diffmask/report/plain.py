@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..explanation import Explanation, Labels, Verification
+from ..explanation import Explanation, Labels, Verification, place_of
 from .byte_level import from_bytes, in_bytes
 
 LOG_HALF = math.log(0.5)
@@ -94,12 +94,16 @@ def answer(decided: Mapping[str, Any], labels: Labels | None) -> str:
     ('positive', 'start 3, end 5')
     >>> answer({"labels": [True, False, True]}, ["fast", "dull", "funny"])
     'fast, funny'
+    >>> answer({"start": 3, "end": 5}, {"3:5": "Denver Broncos"})
+    'Denver Broncos (start 3, end 5)'
     """
     if labels is not None and len(decided) == 1:
         names = _names(next(iter(decided.values())), labels)
         if names and None not in names:
             return ", ".join(printable(str(name)) for name in names)
-    return ", ".join(f"{printable(name)} {_short(value)}" for name, value in decided.items()) or "a value"
+    plain = ", ".join(f"{printable(name)} {_short(value)}" for name, value in decided.items()) or "a value"
+    said = labels.get(place_of(decided)) if isinstance(labels, Mapping) and len(decided) > 1 else None
+    return plain if said is None else f"{printable(said)} ({plain})"
 
 
 def _names(value: Any, labels: Labels) -> list[str | None]:

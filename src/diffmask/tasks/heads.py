@@ -50,9 +50,9 @@ def _kind_of(logits: Tensor, vocabulary: int) -> tuple[str, str]:
 def head_of(output: Any, name: str, task: Task) -> Tensor:
     """Take a head out of what a model returned, or say that it is a model for something else."""
     try:
-        found: Tensor = getattr(output, name)
+        found: Tensor = output[name] if isinstance(output, Mapping) else getattr(output, name)
         return found
-    except AttributeError:
+    except (AttributeError, KeyError):
         has = ", ".join(output) if isinstance(output, Mapping) else type(output).__name__
         raise ModelError(
             f"{type(task).__name__} reads {name}, and the model gives {has}: load the model with the head it was "

@@ -54,6 +54,10 @@ class Task(ABC):
         """Name some of the indices the model answers with, where they are no labels but e.g. tokens."""
         return None
 
+    def read_out(self, example: Any, decided: Mapping[str, Any]) -> str | None:
+        """Say what was decided in the words of the example, where numbers mean nothing beyond it."""
+        return None
+
     def units(self, examples: Sequence[Any]) -> list[list[str]]:
         """Name the units of each example as a person would, e.g. its tokens."""
         return [[str(i) for i in range(int(row.sum()))] for row in self.collate(examples).valid]

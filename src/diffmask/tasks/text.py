@@ -234,6 +234,10 @@ class SpanAnswer(TextTask):
             raise DataError(f"the passage in which {text[0][:40]!r} is answered is empty: leave such examples out")
         return found
 
+    def read_out(self, example: Any, decided: Mapping[str, Any]) -> str | None:
+        answer = self.encoded(example).inputs["input_ids"][decided["start"] : decided["end"] + 1]
+        return self.tokenizer.decode(answer, skip_special_tokens=True).strip() or None
+
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()
         heads = {name: head_of(output, f"{name}_logits", self) for name in ("start", "end")}
