@@ -33,7 +33,7 @@ from .heads import (
 )
 from .task import Task, check_several
 from .units import Kept as Kept
-from .units import Text, Unit, always_kept, ends_texts, group, held, parts_of, special_ids
+from .units import Text, Unit, always_kept, ends_texts, group, held, parts_of, special_ids, written_between
 
 log = logging.getLogger(__name__)
 
@@ -235,8 +235,8 @@ class SpanAnswer(TextTask):
         return found
 
     def read_out(self, example: Any, decided: Mapping[str, Any]) -> str | None:
-        answer = self.encoded(example).inputs["input_ids"][decided["start"] : decided["end"] + 1]
-        return self.tokenizer.decode(answer, skip_special_tokens=True).strip() or None
+        found = self.tokenizer(*parts_of(example), truncation=True, max_length=self.max_length)
+        return written_between(example, found.encodings[0], **decided) if found.is_fast else None
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()

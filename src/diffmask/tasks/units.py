@@ -155,6 +155,14 @@ def _first_letter(text: str, start: int) -> int:
     return found.start() if found else start
 
 
+def written_between(text: Text, encoding: Any, start: int, end: int) -> str | None:
+    """Return what is written from one token to another, if both stand in one part of a text and in this order."""
+    first, last = (encoding.sequence_ids[place] for place in (start, end))
+    if first is None or first != last or end < start:
+        return None
+    return parts_of(text)[first][encoding.offsets[start][0] : encoding.offsets[end][1]].strip()
+
+
 def _find(spans: Sequence[Span], part: int, place: int) -> int:
     inside = (i for i, span in enumerate(spans) if span.part == part and span.start <= place < span.end)
     return next(inside, -1)
