@@ -140,11 +140,11 @@ def check_fit(model: Adapter, task: Task) -> None:
 
 def check_patch(model: Adapter, task: Task) -> None:
     """Refuse patches of another shape than the model's: as many of them would fit, and every name would be wrong."""
-    cut, own = task.patch if isinstance(task, ImageClassification) else None, model.patch
+    if not isinstance(task, ImageClassification) or model.patch is None or task.patch == model.patch:
+        return
     # A map that was named by hand comes after the model's own patches, and one of its places stands for several.
-    conv = projection_of(model.model)
-    mapped = all(site.layout == "grid" and site.module is not conv for site in model.sites)
-    if cut is not None and own is not None and cut != own and not mapped:
+    conv, cut, own = projection_of(model.model), task.patch, model.patch
+    if not all(site.layout == "grid" and site.module is not conv for site in model.sites):
         raise SettingError(
             f"the task cuts images into patches of {cut[0]}×{cut[1]} pixels, and {type(model.model).__name__} into "
             f"{own[0]}×{own[1]}: pass patch=adapt(model).patch to the task"
