@@ -108,6 +108,14 @@ class Batch:
         ones = torch.ones_like(state[..., :1])
         return self.add_up(state) / self.add_up(ones).clamp_min(1)
 
+    def around(self, units: Float[Tensor, "batch unit hidden"], count: int) -> Float[Tensor, "batch unit hidden"]:
+        """Average each real unit with the `count` real units on each side of it, or as many as there are."""
+        wide = torch.promote_types(units.dtype, torch.float32)
+        valid = self.valid.unsqueeze(1).to(wide)
+        real = units.to(wide).masked_fill(~self.valid.unsqueeze(-1), 0).mT
+        sums, shares = (F.avg_pool1d(each, 2 * count + 1, stride=1, padding=count) for each in (real, valid))
+        return torch.where(self.valid.unsqueeze(-1), (sums / shares.clamp_min(1e-9)).mT, 0).to(units.dtype)
+
     def add_up(self, values: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch unit hidden"]:
         """Sum what belongs to positions over the positions of each unit."""
         if self.place is None:

@@ -24,23 +24,27 @@ def row(kind, seed, depth, value):
 
 ROWS = [
     *(row("input", 0, 0, 0.1), row("input", 0, 1, 0.3), row("input", 1, 0, 0.3), row("input", 1, 1, 0.5)),
+    *(row("around", seed, depth, 0.9) for seed in range(2) for depth in range(2)),
     *(row("hidden", 0, 0, 0.2), row("hidden", 0, 1, 0.8), row("hidden", 1, 0, 0.4), row("hidden", 1, 1, 0.6)),
 ]
 
 
-def test_the_summary_has_both_kinds_over_the_seeds():
+def test_the_summary_has_all_kinds_over_the_seeds():
     found = summarise(ROWS)
     assert (found["seeds"], found["exact"]) == (2, 0.4)
     for key in ("question_kept", "passage_kept", "predictions_kept", "divergence", "certified_passage_masked"):
         assert found[f"{key}_by_depth"] == pytest.approx([0.3, 0.7])
         assert found[f"input_{key}_by_depth"] == pytest.approx([0.2, 0.4])
+        assert found[f"around_{key}_by_depth"] == pytest.approx([0.9, 0.9])
     for key in ("passage_masked_last", "predictions_kept_last"):
         assert (found[key], found[f"input_{key}"]) == (pytest.approx(0.7), pytest.approx(0.4))
 
 
-@pytest.mark.parametrize(("kind", "steps"), [("input", 7), ("hidden", 5)])
-def test_a_job_is_fitted_with_its_kind_seed_and_steps(kind, steps):
-    found = config(Job(3, kind), Size(input_steps=7, hidden_steps=5, ablation_steps=2))
+@pytest.mark.parametrize(
+    ("job", "kind", "steps"), [("input", "input", 7), ("around", "input", 7), ("hidden", "hidden", 5)]
+)
+def test_a_job_is_fitted_with_its_kind_seed_and_steps(job, kind, steps):
+    found = config(Job(3, job), Size(input_steps=7, hidden_steps=5, ablation_steps=2))
     assert (found.probe.kind, found.objective.margin, found.seed, found.steps) == (kind, MARGIN, 3, steps)
 
 

@@ -115,9 +115,9 @@ def test_sentiment_runs_from_fine_tuning_to_its_result(small_sentiment, data, en
 @pytest.mark.slow
 def test_question_answering_runs_from_fine_tuning_to_its_result(small_questions, data, encoder):
     count, lines, result = run(question_answering, data, encoder)
-    assert count == 4 and len(lines) == 1 + 4 and lines[0].startswith("fine-tuned: exact start and end ")
+    assert count == 6 and len(lines) == 1 + 6 and lines[0].startswith("fine-tuned: exact start and end ")
     assert {(row["kind"], row["seed"], row["depth"]) for row in result["rows"]} == {
-        (kind, seed, depth) for kind in ("input", "hidden") for seed in range(2) for depth in range(SITES)
+        (kind, seed, depth) for kind in ("input", "around", "hidden") for seed in range(2) for depth in range(SITES)
     }
     parts = ("question_kept", "passage_kept", "passage_masked", "predicted_answer_kept", "predictions_kept")
     assert all(0 <= row[part] <= 1 for row in result["rows"] for part in parts)

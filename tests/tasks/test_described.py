@@ -14,12 +14,17 @@ from toys import evidence_task
 
 @pytest.mark.parametrize("kind", [kind for kind in TASKS.names if kind != "image"])
 def test_a_text_task_is_made_again_from_its_description(kind):
-    settings = {"unit": "word", "keep": ["Movie"], "max_length": 9, "strict": True}
+    settings = {"around": 3, "unit": "word", "keep": ["Movie"], "max_length": 9, "strict": True}
     task = make_task({"kind": kind, "settings": settings}, make_tokenizer(), TEXTS, TEXTS)
     described = json.loads(json.dumps(describe(task)))
     again = make_task(described, make_tokenizer())
     assert type(again) is type(task) and describe(again) == described and not again.train
-    assert again.keep == {"movie"} and again.strict and again.max_length == 9 and again.ask == task.ask
+    assert (
+        again.keep == {"movie"}
+        and again.strict
+        and again.max_length == 9
+        and (again.ask, again.around) == (task.ask, 3)
+    )
 
 
 def test_a_tokenizer_is_changed_as_it_was():

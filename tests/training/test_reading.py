@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from diffmask.errors import SettingError, StorageError
 from diffmask.explaining.explain import explain
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.masking.mask import run_copies, run_masked
@@ -11,6 +12,7 @@ from diffmask.models.sites import replace
 from diffmask.tasks.text import NextToken, TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
+from diffmask.training.saved import load_fit, save_fit
 from diffmask.training.step import look
 from diffmask.types import split_prediction
 from tiny_text import TEXTS, make_model, make_tokenizer, pad_left
@@ -50,6 +52,48 @@ def test_where_an_answer_is_given_gates_read_the_state_there_too(side, unit):
         torch.testing.assert_close(read[..., :16], seen.batch.pool(state))
         for row, place in enumerate(last):
             assert torch.equal(read[row, :, 16:], state[row, place].expand(read.shape[1], 16))
+
+
+@pytest.mark.parametrize("settings", [{}, {"unit": "word"}, {"ask": "first"}])
+@pytest.mark.parametrize("side", SIDES)
+def test_gates_may_read_the_mean_of_the_units_around_theirs(side, settings):
+    seen = seen_by("bert", side, around=2, **settings)
+    for name in seen.model.sites.names:
+        units, read = seen.batch.pool(seen.states[name]), seen.reading[name]
+        assert read.shape[-1] == (48 if "ask" in settings else 32)
+        for row, valid in enumerate(seen.batch.valid):
+            real, got = units[row, valid], read[row, valid, 16:32]
+            means = [real[max(0, i - 2) : i + 3].mean(0) for i in range(len(real))]
+            torch.testing.assert_close(got, torch.stack(means))
+
+
+def test_what_stands_in_the_padding_is_not_around_anything():
+    seen = seen_by("bert", around=3)
+    batch, state = seen.batch, seen.states[seen.model.sites.names[-1]]
+    broken = state.masked_fill(~batch.valid.unsqueeze(-1), torch.nan)
+    assert torch.equal(batch.around(broken, 3), batch.around(state, 3))
+    assert batch.around(state.bfloat16(), 3).dtype == torch.bfloat16
+
+
+def test_a_probe_that_reads_around_explains_alone_as_among_others(tmp_path):
+    tokenizer = make_tokenizer()
+    model, task = adapt(make_model("bert"), tokenizer), TextClassification(tokenizer, TEXTS * 4, TEXTS, around=2)
+    fitted = fit(model, task, recipe("text", steps=6, batch_size=4, ablation_steps=2, validation_limit=3))
+    together = explain(fitted, TEXTS)
+    for text, found in zip(TEXTS, together, strict=True):
+        torch.testing.assert_close(explain(fitted, [text])[0].scores, found.scores)
+    save_fit(fitted, tmp_path / "probe.safetensors")
+    again = load_fit(tmp_path / "probe.safetensors", model, task)
+    assert torch.equal(explain(again, TEXTS)[0].scores, together[0].scores)
+    with pytest.raises(StorageError, match=r"fitted to a task with around=2, .* than with around=0: make the task"):
+        load_fit(tmp_path / "probe.safetensors", model, TextClassification(tokenizer, TEXTS, TEXTS))
+
+
+def test_what_is_no_number_of_units_around_is_refused():
+    with pytest.raises(
+        SettingError, match="around must be 0 or a number of units on each side of a gate's own, got -1"
+    ):
+        TextClassification(make_tokenizer(), TEXTS, TEXTS, around=-1)
 
 
 @pytest.mark.parametrize("side", SIDES)

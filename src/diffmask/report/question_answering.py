@@ -13,7 +13,7 @@ from .style import COLOURS, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS = {"hidden": "hidden states", "input": "inputs"}
+KINDS = {"hidden": "hidden states", "input": "inputs", "around": "inputs, read around"}  # older results lack the last
 CURVES = {
     "question_kept": "question",
     "passage_kept": "passage",
@@ -25,15 +25,20 @@ CURVES = {
 
 def table(result: Mapping[str, Any]) -> str:
     """Return, depth by depth, what is masked of the passage and how many predictions stay."""
-    lines = [
-        "| depth | passage masked, hidden | predictions kept | KL | passage masked, inputs | predictions kept | KL |",
-        "|---|---|---|---|---|---|---|",
+    kinds, names = _kinds(result), short_names(_sites(result))
+    heads = [
+        "depth",
+        *(head for kind in kinds for head in (f"passage masked, {KINDS[kind]}", "predictions kept", "KL")),
     ]
-    names = short_names(_sites(result))
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for depth, name in enumerate(names):
-        cells = [cell for kind in KINDS for cell in _cells(result["rows"], kind, depth)]
+        cells = [cell for kind in kinds for cell in _cells(result["rows"], kind, depth)]
         lines.append(f"| {' | '.join([name, *cells])} |")
     return "\n".join(lines)
+
+
+def _kinds(result: Mapping[str, Any]) -> list[str]:
+    return [kind for kind in KINDS if any(row["kind"] == kind for row in result["rows"])]
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], kind: str, depth: int) -> list[str]:
@@ -48,9 +53,9 @@ def _sites(result: Mapping[str, Any]) -> list[str]:
 
 
 def pictures(result: Mapping[str, Any]) -> dict[str, Figure]:
-    """Draw the curves of both probes, parts of speech, and one short example."""
+    """Draw the curves of all probes, parts of speech, and one short example."""
     return {
-        **{f"curves-{kind}": _curves(result, kind) for kind in KINDS},
+        **{f"curves-{kind}": _curves(result, kind) for kind in _kinds(result)},
         "parts-of-speech": _bars(result["figures"]["input"]["kept_layers_by_part_of_speech"]),
         "example": _example(result["figures"]["input"]),
     }

@@ -29,7 +29,8 @@ from .setup import News, Setup
 from .trained import device
 
 MARGIN, MAX_LENGTH, HELD_OUT = 1.0, 384, 12  # nats of start plus end, as published; tokens; articles
-KINDS = ("input", "hidden")
+AROUND = 5  # tokens on each side of its own that a gate of kind "around" reads too
+KINDS = {"input": "input_", "around": "around_", "hidden": ""}  # of probes, with the prefix of their figures
 FILE = "dev-v1.1.rebuilt.json.gz"
 
 
@@ -50,7 +51,7 @@ FULL, SMALL = Size(), Size(epochs=1, input_steps=20, hidden_steps=20, ablation_s
 
 @dataclass(frozen=True)
 class Job:
-    """One probe to fit."""
+    """One probe to fit: of inputs, whose gates read their own token, or those around it too, or of hidden states."""
 
     seed: int
     kind: str
@@ -97,8 +98,8 @@ def reported(path: Path, size: Size) -> list[Answered]:
 
 def config(job: Job, size: Size) -> FitConfig:
     """Return the settings of a job."""
-    steps = size.input_steps if job.kind == "input" else size.hidden_steps
-    common = {"kind": job.kind, "margin": MARGIN, "steps": steps, "seed": job.seed, "batch_size": 16}
+    kind, steps = ("hidden", size.hidden_steps) if job.kind == "hidden" else ("input", size.input_steps)
+    common = {"kind": kind, "margin": MARGIN, "steps": steps, "seed": job.seed, "batch_size": 16}
     return recipe("text", **common, smooth=0.0, ablation_steps=size.ablation_steps, validation_limit=400)
 
 
@@ -108,7 +109,8 @@ def run_job(jobs: Sequence[Job], size: Size, path: Path, work: Path, number: int
         torch.set_float32_matmul_precision("high")  # TF32: 10 bits of mantissa are plenty beside the gates' noise
     job, (train, check), shown = jobs[number], training_questions(path, size), reported(path, size)
     model, tokenizer = load_span_model(work / "model", MAX_LENGTH)
-    task = SpanAnswer(tokenizer, [q.pair for q in train], [q.pair for q in check])
+    around = AROUND if job.kind == "around" else 0
+    task = SpanAnswer(tokenizer, [q.pair for q in train], [q.pair for q in check], around=around)
     shown = [q for q in shown if len(task.encoded(q.pair).place) < MAX_LENGTH]  # with their whole passage
     fitted = fit(adapt(model, tokenizer), task, config(job, size))
     fitted.model.model.to(device())
@@ -157,7 +159,7 @@ def depth_rows(
 
 
 def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Reduce the rows to the figures the study is judged by: masks of hidden states, and of inputs, over the seeds."""
+    """Reduce the rows to the figures the study is judged by, for each kind of probe the mean over its seeds."""
     depths = sorted({row["depth"] for row in rows})
 
     def curve(key: str, kind: str) -> list[float]:
@@ -165,7 +167,7 @@ def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return [sum(values) / len(values) for values in some]
 
     found: dict[str, Any] = {"seeds": len({row["seed"] for row in rows}), "exact": rows[0]["exact_original"]}
-    for kind, prefix in (("hidden", ""), ("input", "input_")):
+    for kind, prefix in KINDS.items():
         found[f"{prefix}passage_masked_last"] = curve("passage_masked", kind)[-1]
         found[f"{prefix}predictions_kept_last"] = curve("predictions_kept", kind)[-1]
         found[f"{prefix}certified_passage_masked_by_depth"] = curve("certified_passage_masked", kind)

@@ -22,6 +22,12 @@ def check_keep(keep: Any) -> None:
         raise DataError(f"keep takes a list of words, got {keep!r}: write keep=['not'], or leave it out")
 
 
+def check_around(around: int) -> None:
+    """Refuse what is no number of units."""
+    if not isinstance(around, int) or around < 0:
+        raise SettingError(f"around must be 0 or a number of units on each side of a gate's own, got {around!r}")
+
+
 def check_tokenizer(tokenizer: Any, unit: str, gate: str) -> None:
     """Refuse a tokenizer that makes no batches, or does not find what is gated."""
     name = type(tokenizer).__name__

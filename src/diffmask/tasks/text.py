@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_choice, check_fast, check_keep, check_length, check_part, check_tokenizer
+from .checks import check_around, check_choice, check_fast, check_keep, check_length, check_part, check_tokenizer
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -59,7 +59,8 @@ class TextTask(Task):
     """Texts, pairs of texts or lists of segments, made into batches by a tokenizer.
 
     `keep` names words that are never dropped, nor the unit that holds one; of a pair, `gate` may name the one part that
-    is gated. Where a prediction is made at one position, gates may read the state there too: `ask` says at which.
+    is gated. Gates read the state of their unit; where a prediction is made at one position, they may read the state
+    there too, and `ask` says at which; and the mean state of units on each side, and `around` says of how many.
     `labels` names the indices the model answers with, for whoever reads.
     """
 
@@ -76,6 +77,7 @@ class TextTask(Task):
         gate: Literal["all", "first", "second"] = "all",
         gate_special: bool = True,
         ask: Literal["nowhere", "first", "last"] = "nowhere",
+        around: int = 0,
         max_length: int | None = None,
         strict: bool = False,
         labels: Sequence[str] | None = None,
@@ -84,6 +86,7 @@ class TextTask(Task):
         check_choice("part to gate", gate, ("all", "first", "second"))
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
+        check_around(around)
         check_tokenizer(tokenizer, unit, gate)
         check_several(train)
         check_several(validation)
@@ -93,6 +96,7 @@ class TextTask(Task):
         check_length(tokenizer, self.max_length, self.pairs)
         self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
+        self.around = around
         self._special = special_ids(tokenizer)
         self._seen, self._warned = dict[Any, Encoded](), 0
 

@@ -24,6 +24,7 @@ from .fit import Fit, check_labels
 from .validate import DepthScore
 
 KIND = "probe"
+READS = {"ask": None, "around": 0}  # settings of a task that say what gates read, and what tasks without them do
 BLOWN_UP = 1e6  # the largest scale of earlier fits, that of a spread of 0
 
 
@@ -52,7 +53,7 @@ def about(fitted: Any) -> dict[str, Any]:
         "sites": fitted.probe.site_names,
         "widths": fitted.probe.widths,
         "read_widths": fitted.probe.read_widths,
-        "ask": getattr(fitted.task, "ask", None),
+        **{name: getattr(fitted.task, name, usual) for name, usual in READS.items()},
         "settings": to_dict(fitted.config),
         "scores": [asdict(score) for score in fitted.scores],
         "versions": versions(),
@@ -90,11 +91,13 @@ def check_belongs(path: str | Path, info: Mapping[str, Any], model: Adapter, tas
             f"{path} reads the sites {info['sites']}, this model has {list(model.sites.names)}: adapt the model with "
             "those, adapt(model, sites=[…])"
         )
-    if info["ask"] != (asks := getattr(task, "ask", None)):
-        raise StorageError(
-            f"{path} was fitted to a task with ask={info['ask']!r}, so its gates read other states than with "
-            f"ask={asks!r}: make the task with the same"
-        )
+    for name, usual in READS.items():
+        fitted, given = info.get(name, usual), getattr(task, name, usual)
+        if fitted != given:
+            raise StorageError(
+                f"{path} was fitted to a task with {name}={fitted!r}, so its gates read other states than with "
+                f"{name}={given!r}: make the task with the same"
+            )
 
 
 def _check_configuration(path: str | Path, saved: Mapping[str, Any], own: Mapping[str, Any]) -> None:

@@ -105,20 +105,20 @@ class Look:
     def reading(self) -> Mapping[str, Tensor]:
         """What a gate may read at each site: the state of its unit, and of the position where the answer is given.
 
-        A task of images with ask = "prefix" adds what stands before the patches, such as [CLS], where something does.
+        A task of texts with `around` adds the mean of so many units on each side; one of images with ask = "prefix",
+        what stands before the patches, such as [CLS], where something does.
         """
         return Reading(self.model.sites.names, self._read, self.batch.valid)
 
     def _read(self, name: str) -> Float[Tensor, "batch unit read"]:
         state = self.states[name].to(self.batch.valid.device)  # a large model may have it elsewhere
-        units, prefix = self.batch.pool(state), getattr(self.task, "ask", None) == "prefix"
-        if prefix and name in self.states.prefixes:
-            before = self.states.prefixes[name].flatten(1).unsqueeze(1)  # (batch, 1, prefix · hidden)
-            return torch.cat([units, before.expand(-1, units.shape[1], -1)], dim=-1)
-        if self.batch.ask is None:
-            return units
-        asked = state[torch.arange(len(state), device=state.device), self.batch.ask].unsqueeze(1)
-        return torch.cat([units, asked.expand_as(units)], dim=-1)
+        units, around = self.batch.pool(state), getattr(self.task, "around", 0)
+        parts = [units, self.batch.around(units, around)] if around else [units]
+        if getattr(self.task, "ask", None) == "prefix" and name in self.states.prefixes:
+            parts.append(self.states.prefixes[name].flatten(1).unsqueeze(1))  # (batch, 1, prefix · hidden)
+        if self.batch.ask is not None:
+            parts.append(state[torch.arange(len(state), device=state.device), self.batch.ask].unsqueeze(1))
+        return torch.cat([part.expand(-1, units.shape[1], -1) for part in parts], dim=-1) if parts[1:] else units
 
 
 def look(
