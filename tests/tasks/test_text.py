@@ -212,14 +212,6 @@ def test_a_text_that_is_too_long_is_cut_with_a_warning_or_refused(caplog):
         make_task(longest=5, strict=True).collate(["a fast funny movie ."])
 
 
-def test_of_many_texts_that_are_cut_the_first_few_are_told_of(caplog):
-    with caplog.at_level(logging.WARNING):
-        make_task(longest=5).collate([f"a fast funny movie {'.' * count}" for count in range(8)])
-    assert [record.message.endswith("of others nothing more is said") for record in caplog.records] == [False] * 4 + [
-        True
-    ]
-
-
 @pytest.mark.parametrize(("kind", "least"), [(TextClassification, 3), (SpanAnswer, 4)])
 @pytest.mark.parametrize("below", [1, 3, 9])
 def test_a_length_that_special_tokens_fill_is_refused(kind, least, below):

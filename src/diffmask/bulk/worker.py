@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +68,14 @@ class Worker:
 
     def __init__(self, job: Job) -> None:
         self.job, self.cursor, self.batch_size = job, Cursor(job.table), job.batch_size
-        self.fitted = job.load()
+        self.fitted, self.few = job.load(), FirstFew()
 
     def do(self, chunk: int) -> Tally:
         """Explain a chunk and write its shard."""
+        with self.few:
+            return self._do(chunk)
+
+    def _do(self, chunk: int) -> Tally:
         span = self.job.rows_of(chunk)
         rows = self.cursor.take(span.start, span.stop)
         examples = [as_example(row, self.fitted, self.job.table.path.parent) for row in rows]
@@ -120,6 +125,24 @@ class Worker:
         order = sorted(range(len(examples)), key=lengths.__getitem__)
         found = dict(zip(order, explain([examples[i] for i in order]), strict=True))
         return [found[i] for i in range(len(examples))]
+
+
+class FirstFew(logging.Filter):
+    """Lets the first warnings about texts through: of a million that are cut, a few lines tell enough."""
+
+    def __init__(self, left: int = 5) -> None:
+        super().__init__()
+        self.left, self.logger = left, logging.getLogger("diffmask.tasks.text")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+    def __enter__(self) -> None:
+        self.logger.addFilter(self)
+
+    def __exit__(self, *_: object) -> None:
+        self.logger.removeFilter(self)
 
 
 class Bad(str):

@@ -38,7 +38,6 @@ from .units import Text, Unit, always_kept, ends_texts, group, held, parts_of, s
 log = logging.getLogger(__name__)
 
 LONGEST = 1 << 30
-WARNED = 5  # texts that are cut, of which a task tells
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class TextTask(Task):
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self.around = around
         self._special = special_ids(tokenizer)
-        self._seen, self._warned = dict[Any, Encoded](), 0
+        self._seen: dict[Any, Encoded] = {}
 
     def limit(self, units: int) -> None:
         if units < self.max_length:
@@ -184,14 +183,8 @@ class TextTask(Task):
         kept = [len(always_kept(text, each.encodings[0])) for each in (whole, found) if each.is_fast]
         if len(set(kept)) > 1:
             raise DataError(f"{message}; what would be cut off is in a segment that is Kept: shorten the others")
-        self._warn(f"{message}; {count - self.max_length} of them are cut off and not explained")
+        log.warning("%s; %d of them are cut off and not explained", message, count - self.max_length)
         return count - self.max_length
-
-    def _warn(self, message: str) -> None:
-        """Tell of the first texts that are cut: of a million of them, a few lines tell enough."""
-        self._warned += 1
-        if self._warned <= WARNED:
-            log.warning("%s%s", message, "; of others nothing more is said" if self._warned == WARNED else "")
 
 
 def _renumbered(
