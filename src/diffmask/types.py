@@ -109,7 +109,7 @@ class Batch:
         return self.add_up(state) / self.add_up(ones).clamp_min(1)
 
     def around(self, units: Float[Tensor, "batch unit hidden"], count: int) -> Float[Tensor, "batch unit hidden"]:
-        """Average each real unit with the `count` real units on each side of it, or as many as there are."""
+        """Average each real unit with those that are real among the `count` before it and the `count` behind it."""
         wide = torch.promote_types(units.dtype, torch.float32)
         valid = self.valid.unsqueeze(1).to(wide)
         real = units.to(wide).masked_fill(~self.valid.unsqueeze(-1), 0).mT

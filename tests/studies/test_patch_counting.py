@@ -207,7 +207,7 @@ def test_a_study_goes_on_from_its_result_file(quick, monkeypatch):
 
 def test_runs_of_other_seeds_are_not_taken_for_those_that_are_asked_for(quick):
     list(patch_counting.run(quick))
-    with pytest.raises(DataError, match=r"run 2 .* is another's \(rollout, seed 0\)"):
+    with pytest.raises(DataError, match=r"run 2 .* is another's \(Job\(part='rivals', start=0.0, seed=0\)\)"):
         list(patch_counting.run(replace(quick, seeds=3)))
     with pytest.raises(DataError, match=r"has 12 finished runs, and 6 would take their place"):
         list(patch_counting.run(replace(quick, seeds=1)))

@@ -17,7 +17,7 @@ from diffmask.errors import DataError, SettingError
 from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.objective.divergence import divergence
-from diffmask.tasks.checks import check_choice
+from diffmask.tasks.checks import check_choice, check_keep
 from diffmask.tasks.text import (
     MultiLabelClassification,
     NextToken,
@@ -115,7 +115,7 @@ def test_what_is_padding_is_said_also_where_the_tokenizer_would_not(kind):
     assert torch.equal(batch.inputs["attention_mask"] == 0, batch.inputs["input_ids"] == 0)
 
 
-def test_a_model_that_takes_no_mask_is_given_none():
+def test_a_model_that_takes_no_mask_is_given_none_and_said_to_read_padding(caplog):
     class Mean(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -126,8 +126,22 @@ def test_a_model_that_takes_no_mask_is_given_none():
 
     model, batch = Mean(), make_task().collate(TEXTS)
     inputs = {name: batch.inputs[name] for name in ("input_ids", "attention_mask")}
-    found = adapt(model, sites=["words"])(type(batch)(inputs, batch.valid))["logits"]
-    assert torch.equal(found, model(inputs["input_ids"])["logits"])
+    adapted = adapt(model, sites=["words"])
+    for _ in range(2):
+        found = adapted(type(batch)(inputs, batch.valid))["logits"]
+        assert torch.equal(found, model(inputs["input_ids"])["logits"])
+    (warning,) = caplog.records
+    assert "Mean takes no attention_mask and reads padding like text" in warning.message
+
+
+def test_an_answer_of_other_heads_is_not_read_out():
+    assert make_task(SpanAnswer).read_out(("funny", TEXTS[0]), {"start": 3, "end": 5, "third": 0}) is None
+
+
+@pytest.mark.parametrize("keep", ["not", 7, [7], [" "], None])
+def test_what_is_no_list_of_words_to_keep_is_refused(keep):
+    with pytest.raises(DataError, match="keep takes a list of words, got"):
+        check_keep(keep)
 
 
 @pytest.mark.parametrize("passage", ["", " \n"])

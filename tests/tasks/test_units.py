@@ -293,3 +293,14 @@ def sentence_piece_tokenizer():
 )
 def test_words_are_cut_at_white_space_by_a_tokenizer_that_takes_a_text_for_one(text, place, words):
     assert places(TextClassification(sentence_piece_tokenizer(), [], [], unit="word"), text) == (place, words)
+
+
+@pytest.mark.parametrize(
+    ("text", "keep", "held"),
+    [("我不喜欢", "不", "不"), ("die Straße hier", "Straße", "Straße"), ("ein Buch", "Bu", "")],
+)
+def test_a_word_to_keep_is_found_where_no_space_parts_words_and_with_letters_that_fold(text, keep, held):
+    tokenizer = letters_tokenizer("bytes", text)
+    place = TextClassification(tokenizer, [], [], keep=[keep]).encoded(text).place
+    offsets = zip(tokenizer(text).encodings[0].offsets, place, strict=True)
+    assert {letter for (start, end), unit in offsets if unit < 0 for letter in text[start:end]} == {*held}

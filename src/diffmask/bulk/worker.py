@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from ..errors import DataError, DiffMaskError, InfeasibleError, ModelError
 from ..explaining.explainer import Explainer
 from ..explaining.pretrained import from_pretrained
+from ..tasks.few import FirstFew
 from ..tasks.images import ImageClassification
 from ..tasks.readers import image_of
 from ..training.fit import Fit
@@ -125,24 +125,6 @@ class Worker:
         order = sorted(range(len(examples)), key=lengths.__getitem__)
         found = dict(zip(order, explain([examples[i] for i in order]), strict=True))
         return [found[i] for i in range(len(examples))]
-
-
-class FirstFew(logging.Filter):
-    """Lets the first warnings about texts through: of a million that are cut, a few lines tell enough."""
-
-    def __init__(self, left: int = 5) -> None:
-        super().__init__()
-        self.left, self.logger = left, logging.getLogger("diffmask.tasks.text")
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        self.left -= 1
-        return self.left >= 0
-
-    def __enter__(self) -> None:
-        self.logger.addFilter(self)
-
-    def __exit__(self, *_: object) -> None:
-        self.logger.removeFilter(self)
 
 
 class Bad(str):

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from ..errors import DiffMaskError, SettingError, UnknownNameError
+from ..tasks.few import FirstFew
 from .common import complain, draw_pictures, read_text, say
 from .compare import EXAMPLE as COMPARE_EXAMPLE
 from .compare import compare
@@ -117,7 +118,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no ✓ shows ? instead of failing
     try:
-        app(standalone_mode=True)
+        with FirstFew():
+            app(standalone_mode=True)
     except (UnknownNameError, SettingError) as error:
         _fail(error, USAGE)
     except DiffMaskError as error:

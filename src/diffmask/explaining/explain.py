@@ -18,6 +18,7 @@ from ..gates.votes import kept
 from ..models.pretrained import labels_of
 from ..provenance import versions
 from ..registry import unknown
+from ..tasks.images import ImageClassification
 from ..tasks.task import Task
 from ..training.fit import Fit
 from ..training.step import Look, look
@@ -161,7 +162,8 @@ def _versions() -> dict[str, str]:
 
 def _about(fitted: Fit) -> dict[str, list[Any]]:
     """Return what a reader needs to know: the names of labels, the rows and columns of an image, what is seen of it."""
-    found = {name: getattr(fitted.task, name, None) for name in ("labels", "grid", "seen")}
+    found = {name: getattr(fitted.task, name, None) for name in ("labels", "grid")}
+    found["seen"] = fitted.task.seen if isinstance(fitted.task, ImageClassification) else None
     if found["labels"] is None and fitted.task.labelled:
         found["labels"] = labels_of(fitted.model.model)
     return {name: list(value) for name, value in found.items() if value is not None}
@@ -174,9 +176,9 @@ def _named(task: Task, example: Any, check: Verification | None, about: dict[str
     lists = (each if isinstance(each, list) else [each] for each in [*check.original.values(), *check.masked.values()])
     indices = dict.fromkeys(index for each in lists for index in each if type(index) is int)
     names = dict(task.names(indices) or {}) if indices else {}
-    for decided in (check.original, check.masked):
+    for place, decided in {place_of(decided): decided for decided in (check.original, check.masked)}.items():
         if (said := task.read_out(example, decided)) is not None:
-            names[place_of(decided)] = said
+            names[place] = said
     return {**about, "labels": names} if names else about
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
@@ -18,6 +19,8 @@ from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, input_part, position_count
 from .vision import PIXELS, naming_images, projection_of
 
+log = logging.getLogger(__name__)
+
 
 class Adapter:
     """Any PyTorch model with its sites; the model itself is never subclassed or edited.
@@ -31,12 +34,13 @@ class Adapter:
         self.precision: torch.dtype | None = None  # what it computes in, if that is not what it was loaded in
         self.processor: Any = None  # what it was adapted with, and found to go with
         self.masked = takes(model, "attention_mask")  # tasks on texts always say what is padding
+        self._told = False  # that it takes no such mask
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
         inputs = begin_answer(self.model, batch.inputs)
         if not self.masked:
-            inputs.pop("attention_mask", None)
+            self._leave_out(inputs.pop("attention_mask", None))
         if PIXELS in inputs:  # not every model casts them to what it computes in
             inputs[PIXELS] = inputs[PIXELS].to(self.dtype)
         with naming_images(self.model, inputs):
@@ -44,6 +48,16 @@ class Adapter:
                 return self.model(**inputs)
             with torch.autocast(self.device.type, self.precision):
                 return self.model(**inputs)
+
+    def _leave_out(self, mask: torch.Tensor | None) -> None:
+        """Tell, once, that a model which takes no mask reads padding as if it were text."""
+        if mask is not None and not self._told and not bool(mask.all()):
+            self._told = True
+            log.warning(
+                "%s takes no attention_mask and reads padding like text: explain examples of one length together, or "
+                "one by one (batch_size=1)",
+                type(self.model).__name__,
+            )
 
     @property
     def device(self) -> torch.device:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -23,7 +22,7 @@ from torch import Tensor
 from ..attribution import METHODS
 from ..attribution.method import Method, Question
 from ..attribution.ranking import RankScores
-from ..errors import CollapseError, DataError
+from ..errors import CollapseError
 from ..models.adapter import Adapter
 from ..models.adapting import adapt
 from ..settings import change
@@ -36,7 +35,7 @@ from .patch_counter import train_patch_counter
 from .patch_counting_scores import as_mask, judge_gap, judge_mask, judge_prediction, judge_ranking, judge_recoloured
 from .patch_counting_shown import as_lines, shown_grids
 from .result import write_result
-from .seeds import keep_fuller, lay_out, run_seeds, with_makers
+from .seeds import check_own, keep_fuller, lay_out, run_seeds, with_makers
 from .setup import News, Setup
 from .trained import device
 
@@ -91,24 +90,14 @@ def run(setup: Setup) -> News:
     lay_out(work, setup.output)
     done, run_one = {}, partial(run_job, jobs, size)
     for number, found in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
-        done[number] = _of(jobs[number], found, work, number)
+        check_own(work, number, job_of(found["rows"][0]), jobs[number])
+        done[number] = found
         yield _line(jobs[number], found["rows"])
     rows = [row for number in sorted(done) for row in done[number]["rows"]]
     masks = [done[number].get("masks", {}) for number in sorted(done)]  # older runs that are taken over have none
     more = {"margin": MARGIN, "good": GOOD, **with_makers(work, done)}
     more |= {"shown": shown_grids(PatchCounting(seed=FIRST, test=size.test), masks)}
     yield write_result(setup.output, "patch-counting", setup.command, range(setup.seeds), summarise(rows), rows, **more)
-
-
-def _of(job: Job, found: dict[str, Any], work: Path, number: int) -> dict[str, Any]:
-    """Refuse what was taken over of another job: with another number of seeds, jobs have other numbers."""
-    row = found["rows"][0]
-    if Job(RIVALS if row["method"] in NAMES else row["method"], row["start"] or OWN, row["seed"]) != job:
-        raise DataError(
-            f"run {number} in {work} is another's ({row['method']}, seed {row['seed']}): take over with as many seeds "
-            "as it was made with, or remove it"
-        )
-    return found
 
 
 def all_jobs(size: Size, seeds: int) -> list[Job]:
@@ -129,6 +118,11 @@ def run_job(jobs: Sequence[Job], size: Size, number: int) -> dict[str, Any]:
     more = {"seed": job.seed, "start": job.start or None, "model_accuracy": accuracy}
     masks = {row["method"]: row.pop("masks") for row in rows if "masks" in row}
     return {"rows": [{**row, **more} for row in rows], "masks": masks if job.drawn else {}}
+
+
+def job_of(row: Mapping[str, Any]) -> Job:
+    """Return the job that a row is of."""
+    return Job(RIVALS if row["method"] in NAMES else row["method"], row["start"] or OWN, row["seed"])
 
 
 def config_of(job: Job, size: Size) -> FitConfig:

@@ -24,13 +24,13 @@ from .probing import Certified, Probed, certify_examples, probe_examples
 from .question_answering_figures import examples, kept_by_part, part_curves, prepare_tags
 from .question_answering_model import load_span_model, token_span, train_span_model
 from .result import write_result
-from .seeds import made_with, run_seeds
+from .seeds import check_own, made_with, run_seeds
 from .setup import News, Setup
 from .trained import device
 
 MARGIN, MAX_LENGTH, HELD_OUT = 1.0, 384, 12  # nats of start plus end, as published; tokens; articles
 AROUND = 5  # tokens on each side of its own that a gate of kind "around" reads too
-KINDS = {"input": "input_", "around": "around_", "hidden": ""}  # of probes, with the prefix of their figures
+KINDS = {"input": "input_", "hidden": "", "around": "around_"}  # of probes, with the prefix of their figures
 FILE = "dev-v1.1.rebuilt.json.gz"
 
 
@@ -69,6 +69,7 @@ def run(setup: Setup) -> News:
     done: dict[int, dict[str, Any]] = {}
     run_one = partial(run_job, jobs, size, path, work)
     for number, row in run_seeds(run_one, range(len(jobs)), work, repr((size, jobs)), setup.jobs, setup.take_over):
+        check_own(work, number, Job(row["rows"][0]["seed"], row["rows"][0]["kind"]), jobs[number])
         done[number] = row
         last = row["rows"][-1]
         kept = last["predictions_kept"]

@@ -76,6 +76,15 @@ def lay_out(directory: Path, path: Path) -> None:
             write_file(_file(directory, number), json.dumps({**makers[maker], "result": job}).encode())
 
 
+def check_own(directory: Path, number: int, found: object, wanted: object) -> None:
+    """Refuse what was taken over of another job: with another number of seeds, jobs have other numbers."""
+    if found != wanted:
+        raise DataError(
+            f"run {number} in {directory} is another's ({found}): take over with as many seeds as it was made with, or "
+            "remove it"
+        )
+
+
 def keep_fuller(path: Path, finished: int) -> None:
     """Refuse to put the result of fewer runs in the place of one of more."""
     there = len(_jobs(path))

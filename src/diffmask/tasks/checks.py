@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..errors import DataError, SettingError
@@ -18,7 +18,8 @@ def check_choice(what: str, got: str, known: Sequence[str]) -> None:
 
 def check_keep(keep: Any) -> None:
     """Refuse a single word, which would be taken for its letters, and what is no word."""
-    if isinstance(keep, str) or not all(word.strip() for word in keep):
+    listed = isinstance(keep, Collection) and not isinstance(keep, str)
+    if not listed or not all(isinstance(word, str) and word.strip() for word in keep):
         raise DataError(f"keep takes a list of words, got {keep!r}: write keep=['not'], or leave it out")
 
 

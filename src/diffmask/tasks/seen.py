@@ -28,7 +28,7 @@ def part_seen(process: Process) -> tuple[str, float, float] | None:
     """Return of what the part is a share, and which across and down; None if it is all, or follows no rule."""
     try:
         parts = [(_extent(process, size, 0), _extent(process, size, 1)) for size in PROBES]
-    except DataError:  # which says more when an image is explained
+    except Exception:  # whatever a processor says to these; it says more when an image is explained
         return None
     for name, base in BASES.items():
         one, other = (_ratio(part, base(*size)) for part, size in zip(parts, PROBES, strict=True))

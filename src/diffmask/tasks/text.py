@@ -93,7 +93,7 @@ class TextTask(Task):
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
         check_length(tokenizer, self.max_length, self.pairs)
-        self.unit, self.keep, self.gate = unit, frozenset(word.casefold() for word in keep), gate
+        self.unit, self.keep, self.gate = unit, frozenset(word.lower() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self.around = around
         self._special = special_ids(tokenizer)
@@ -143,7 +143,7 @@ class TextTask(Task):
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
         check_part(text, self.gate)
-        if any(isinstance(piece, Kept) for piece in text):
+        if isinstance(text, list) and any(isinstance(piece, Kept) for piece in text):
             check_fast(self.tokenizer, "Kept")
         wanted = {"return_attention_mask": True, "return_special_tokens_mask": True}  # not every tokenizer's own wish
         found = self.tokenizer(*parts_of(text), truncation=True, max_length=self.max_length, **wanted)
@@ -239,8 +239,10 @@ class SpanAnswer(TextTask):
         return found
 
     def read_out(self, example: Any, decided: Mapping[str, Any]) -> str | None:
+        if decided.keys() != {"start", "end"} or not self.tokenizer.is_fast:
+            return None  # of a task that was derived from this one, or where nobody knows what is written
         found = self.tokenizer(*parts_of(example), truncation=True, max_length=self.max_length)
-        return written_between(example, found.encodings[0], **decided) if found.is_fast else None
+        return written_between(example, found.encodings[0], **decided)
 
     def read(self, output: Any, batch: Batch) -> Prediction:
         real = batch.inputs["attention_mask"].bool()

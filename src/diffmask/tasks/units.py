@@ -19,7 +19,8 @@ Text = str | tuple[str, str] | list[str]  # one text, a pair such as question an
 
 WORD, LETTER = re.compile(r"\S+"), re.compile(r"\S")
 MARKS = "Ġ▁"  # how byte-level and sentence-piece tokenizers write the space before a word
-EDGE = r"(?:(?<!\w)|(?!\w))"  # anywhere but inside a word
+JOINED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Chinese and Japanese, which put no space between words
+EDGE = rf"(?:(?<!\w)|(?!\w)|(?<=[{JOINED}])|(?=[{JOINED}]))"  # anywhere but inside a word
 CLOSING = "\"')\\]」』”’）"
 # What follows tells whether a mark ends a sentence: white space, or after a Chinese or Japanese one anything that does
 # not close a quotation.
@@ -179,10 +180,12 @@ def always_kept(text: Text, encoding: Any) -> set[int]:
 
 def held(text: Text, words: Collection[str], encoding: Any, groups: Grouping) -> set[int]:
     """Return the units that are one of some words, or hold one, however many tokens it is cut into."""
+    if not words:
+        return set()
     if encoding is None:  # only what the tokens are called is known
         names = (name.lstrip(MARKS).removeprefix("##") for name in groups.names)
-        return {number for number, name in enumerate(names) if name.casefold() in words}
-    named = {number for number, name in enumerate(groups.names) if name.casefold() in words}
+        return {number for number, name in enumerate(names) if name.lower() in words}
+    named = {number for number, name in enumerate(groups.names) if name.lower() in words}
     return named | {groups.place[i] for i in _written(text, words, encoding)}
 
 
@@ -190,13 +193,15 @@ def _written(text: Text, words: Collection[str], encoding: Any) -> set[int]:
     """Return the positions at which one of some words is written: "not" is, but not in "nothing"."""
     anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     whole = re.compile(f"{EDGE}(?:{anyone}){EDGE}", re.IGNORECASE)
-    spans = [[found.span() for found in whole.finditer(part)] if words else [] for part in parts_of(text)]
+    spans = [[found.span() for found in whole.finditer(part)] for part in parts_of(text)]
+    ends = [[end for _, end in part] for part in spans]
+
+    def touches(part: int, start: int, end: int) -> bool:
+        place = bisect(ends[part], start)  # the first span that ends behind where the token begins
+        return place < len(ends[part]) and spans[part][place][0] < end
+
     tokens = enumerate(zip(encoding.sequence_ids, encoding.offsets, strict=True))
-    return {
-        i
-        for i, (part, (start, end)) in tokens
-        if part is not None and any(start < last and first < end for first, last in spans[part])
-    }
+    return {i for i, (part, offset) in tokens if part is not None and touches(part, *offset)}
 
 
 def _number(text: Text, keys: Sequence[Any], encoding: Any, tokens: Sequence[str], spans: Sequence[Span]) -> Grouping:

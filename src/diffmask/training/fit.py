@@ -17,14 +17,17 @@ from ..models.adapter import Adapter
 from ..models.adapting import check_tokenizer, doubt_tokenizer
 from ..models.pretrained import labels_of
 from ..models.vision import projection_of
+from ..objective.divergence import divergence
 from ..tasks.images import ImageClassification
 from ..tasks.task import Task
+from ..types import Prediction, split_prediction
 from .config import FitConfig, recipe
 from .processes import accelerate
 from .validate import DepthScore
 
 log = logging.getLogger(__name__)
 
+MOVED = 0.02  # nats by which bfloat16 may move a prediction
 CHECKPOINT, MEMBER = "checkpoint.safetensors", "member-"  # a committee has a directory for each of its members
 
 
@@ -153,13 +156,31 @@ def check_patch(model: Adapter, task: Task) -> None:
 
 @torch.no_grad()
 def check_answer(model: Adapter, task: Task) -> None:
-    """Let the model answer two short examples, so that a task that cannot read its answer is refused early."""
+    """Let the model answer two short examples, so that a task that cannot read its answer is refused early.
+
+    Of two that differ in length the shorter is answered alone too: a model that looks at padding is warned of.
+    """
     some = list(task.train[:16])
     lengths = task.lengths(some) or [0] * len(some)
-    rows = sorted(range(len(some)), key=lengths.__getitem__)[:2]
-    batch = task.collate([some[row] for row in rows]).to(model.device)
+    rows = sorted(range(len(some)), key=lengths.__getitem__)
+    first, other = rows[0], next((row for row in rows if lengths[row] > lengths[rows[0]]), rows[-1])
     with model.frozen():
-        task.read(model(batch), batch)
+        beside, _ = split_prediction(_answer(model, task, [some[first], some[other]]), 2)
+        if lengths[other] == lengths[first]:
+            return
+        alone = _answer(model, task, [some[first]])
+    shapes = [{name: head.raw.shape for name, head in found.items()} for found in (alone, beside)]
+    if shapes[0] == shapes[1] and (moved := float(divergence(alone, beside))) > MOVED:
+        log.warning(
+            "%s says another thing of an example beside a longer one (divergence %.3g): it looks at padding, which is "
+            "on the right, so explain examples of one length together, or one by one (batch_size=1)",
+            *(type(model.model).__name__, moved),
+        )
+
+
+def _answer(model: Adapter, task: Task, examples: Sequence[Any]) -> Prediction:
+    batch = task.collate(examples).to(model.device)
+    return task.read(model(batch), batch)
 
 
 def check_labels(labels: Sequence[str] | None, own: Sequence[str] | None) -> None:

@@ -1,0 +1,35 @@
+"""What a model answers is looked at before it is fitted: also whether it looks at padding."""
+
+import pytest
+import torch
+
+from diffmask.models.adapting import adapt
+from diffmask.tasks.text import TextClassification
+from diffmask.training.fit import check_answer
+from tiny_text import TEXTS, make_model, make_tokenizer
+
+
+class AtTheEnd(torch.nn.Module):
+    """Answers at the last position, padding or not."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding.from_pretrained(torch.eye(14))
+
+    def forward(self, input_ids, attention_mask, token_type_ids):
+        return {"logits": 5 * self.words(input_ids)[:, -1, :3]}
+
+
+@pytest.mark.parametrize(
+    ("texts", "warned"), [(TEXTS, True), (["a movie .", "a fast ."], False), (["a movie ."], False)]
+)
+def test_a_model_that_answers_at_the_last_position_is_warned_of(texts, warned, caplog):
+    check_answer(adapt(AtTheEnd()), TextClassification(make_tokenizer(), texts, texts))
+    assert [record.message.startswith("AtTheEnd says another thing of an example") for record in caplog.records] == (
+        [True] if warned else []
+    )
+
+
+def test_a_model_that_does_not_look_at_padding_is_not(caplog):
+    check_answer(adapt(make_model("bert")), TextClassification(make_tokenizer(), TEXTS, TEXTS))
+    assert not caplog.records
