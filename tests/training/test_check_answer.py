@@ -5,7 +5,8 @@ import torch
 
 from diffmask.models.adapting import adapt
 from diffmask.tasks.text import TextClassification
-from diffmask.training.fit import check_answer
+from diffmask.training.config import recipe
+from diffmask.training.fit import check_answer, fit
 from tiny_text import TEXTS, make_model, make_tokenizer
 
 
@@ -33,3 +34,9 @@ def test_a_model_that_answers_at_the_last_position_is_warned_of(texts, warned, c
 def test_a_model_that_does_not_look_at_padding_is_not(caplog):
     check_answer(adapt(make_model("bert")), TextClassification(make_tokenizer(), TEXTS, TEXTS))
     assert not caplog.records
+
+
+def test_a_fit_warns_of_it_too(caplog):
+    task = TextClassification(make_tokenizer(), TEXTS * 2, TEXTS)
+    fit(adapt(AtTheEnd()), task, recipe(margin=1.0, steps=1, batch_size=2, ablation_steps=1, guard=False))
+    assert any("it looks at padding" in record.message for record in caplog.records)

@@ -20,6 +20,7 @@ from ..models.vision import projection_of
 from ..objective.divergence import divergence
 from ..tasks.images import ImageClassification
 from ..tasks.task import Task
+from ..tasks.text import TextTask
 from ..types import Prediction, split_prediction
 from .config import FitConfig, recipe
 from .processes import accelerate
@@ -87,6 +88,8 @@ def fit(
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
+    if isinstance(task, TextTask):  # whose batches are padded
+        check_answer(model, task)
     place = None if directory is None else Path(directory)
     if settings.probe.members > 1:
         from .committee import fit_committee  # which needs this file
