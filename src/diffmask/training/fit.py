@@ -89,7 +89,7 @@ def fit(
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
     if isinstance(task, TextTask):  # whose batches are padded
-        check_answer(model, task)
+        doubt_padding(model, task)
     place = None if directory is None else Path(directory)
     if settings.probe.members > 1:
         from .committee import fit_committee  # which needs this file
@@ -159,19 +159,22 @@ def check_patch(model: Adapter, task: Task) -> None:
 
 @torch.no_grad()
 def check_answer(model: Adapter, task: Task) -> None:
-    """Let the model answer two short examples, so that a task that cannot read its answer is refused early.
-
-    Of two that differ in length the shorter is answered alone too: a model that looks at padding is warned of.
-    """
-    some = list(task.train[:16])
-    lengths = task.lengths(some) or [0] * len(some)
-    rows = sorted(range(len(some)), key=lengths.__getitem__)
-    first, other = rows[0], next((row for row in rows if lengths[row] > lengths[rows[0]]), rows[-1])
+    """Let the model answer two short examples, so that a task that cannot read its answer is refused early."""
+    some, _ = _short(task)
     with model.frozen():
-        beside, _ = split_prediction(_answer(model, task, [some[first], some[other]]), 2)
-        if lengths[other] == lengths[first]:
-            return
-        alone = _answer(model, task, [some[first]])
+        _answer(model, task, some[:2])
+
+
+@torch.no_grad()
+def doubt_padding(model: Adapter, task: Task) -> None:
+    """Warn of a model that says another thing of an example beside a longer one: it looks at padding."""
+    some, lengths = _short(task)
+    longer = [example for example, length in zip(some, lengths, strict=True) if length > lengths[0]]
+    if not longer:
+        return
+    with model.frozen():
+        beside, _ = split_prediction(_answer(model, task, [some[0], longer[0]]), 2)
+        alone = _answer(model, task, some[:1])
     shapes = [{name: head.raw.shape for name, head in found.items()} for found in (alone, beside)]
     if shapes[0] == shapes[1] and (moved := float(divergence(alone, beside))) > MOVED:
         log.warning(
@@ -179,6 +182,14 @@ def check_answer(model: Adapter, task: Task) -> None:
             "on the right, so explain examples of one length together, or one by one (batch_size=1)",
             *(type(model.model).__name__, moved),
         )
+
+
+def _short(task: Task) -> tuple[list[Any], list[int]]:
+    """Return some training examples, the shortest first, and how long they are."""
+    some = list(task.train[:16])
+    lengths = task.lengths(some) or [0] * len(some)
+    rows = sorted(range(len(some)), key=lengths.__getitem__)
+    return [some[row] for row in rows], [lengths[row] for row in rows]
 
 
 def _answer(model: Adapter, task: Task, examples: Sequence[Any]) -> Prediction:

@@ -1,4 +1,4 @@
-"""What a model answers is looked at before it is fitted: also whether it looks at padding."""
+"""Before a fit a model is tried on an example beside a longer one: some look at padding."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from diffmask.models.adapting import adapt
 from diffmask.tasks.text import TextClassification
 from diffmask.training.config import recipe
-from diffmask.training.fit import check_answer, fit
+from diffmask.training.fit import doubt_padding, fit
 from tiny_text import TEXTS, make_model, make_tokenizer
 
 
@@ -25,14 +25,14 @@ class AtTheEnd(torch.nn.Module):
     ("texts", "warned"), [(TEXTS, True), (["a movie .", "a fast ."], False), (["a movie ."], False)]
 )
 def test_a_model_that_answers_at_the_last_position_is_warned_of(texts, warned, caplog):
-    check_answer(adapt(AtTheEnd()), TextClassification(make_tokenizer(), texts, texts))
+    doubt_padding(adapt(AtTheEnd()), TextClassification(make_tokenizer(), texts, texts))
     assert [record.message.startswith("AtTheEnd says another thing of an example") for record in caplog.records] == (
         [True] if warned else []
     )
 
 
 def test_a_model_that_does_not_look_at_padding_is_not(caplog):
-    check_answer(adapt(make_model("bert")), TextClassification(make_tokenizer(), TEXTS, TEXTS))
+    doubt_padding(adapt(make_model("bert")), TextClassification(make_tokenizer(), TEXTS, TEXTS))
     assert not caplog.records
 
 
