@@ -122,3 +122,13 @@ def test_what_is_written_as_toml_is_read_back():
 def test_a_choice_that_is_none_is_named_with_where_it_stood():
     with pytest.raises(SettingError, match=r"run\.toml\.probe\.kind: no choice named 'inputs'; did you mean 'input'"):
         from_dict(FitConfig, {"probe": {"kind": "inputs"}}, "run.toml")
+
+
+def test_settings_that_go_together_change_in_any_order():
+    one = recipe("text", form="rate", calibrate=False)
+    assert one == recipe("text", calibrate=False, form="rate") and one.objective.form == "rate"
+    assert recipe("text", voter="ranker", votes="separate") == recipe("text", votes="separate", voter="ranker")
+
+
+def test_a_group_and_a_field_of_it_change_together():
+    assert change(Outer(), {"rate": 0.1, "inner": Inner(0.9, "sgd")}) == Outer(Inner(0.1, "sgd"))

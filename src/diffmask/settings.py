@@ -60,13 +60,15 @@ def _plain(hint: type, value: Any, source: str) -> Any:
 
 
 def change(settings: T, changes: dict[str, Any]) -> T:
-    """Return settings with some fields changed; a field is found by its name in the groups inside, too."""
+    """Return settings with some fields changed; a field is found by its name in the groups inside, too.
+
+    All of them change at once: settings that go together are only checked together.
+    """
     homes = _homes(settings)
-    for name, value in changes.items():
+    for name in changes:
         if name not in homes:
             raise SettingError(unknown("setting", name, homes))
-        settings = _changed(settings, homes[name], value)
-    return settings
+    return typing.cast(T, _changed(settings, {homes[name]: value for name, value in changes.items()}))
 
 
 def _homes(settings: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
@@ -79,16 +81,22 @@ def _homes(settings: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ..
     return {**homes, **{field.name: (*path, field.name) for field in dataclasses.fields(settings)}}
 
 
-def _changed(settings: Any, path: tuple[str, ...], value: Any) -> Any:
-    name, *rest = path
-    if rest:
-        return dataclasses.replace(settings, **{name: _changed(getattr(settings, name), tuple(rest), value)})
+def _changed(settings: Any, changes: dict[tuple[str, ...], Any]) -> Any:
+    """Change fields by their paths; of a group that is replaced too, the fields of the new one."""
+    fields = {}
+    for name in dict.fromkeys(path[0] for path in changes):
+        value = _field(settings, name, changes[(name,)]) if (name,) in changes else getattr(settings, name)
+        inside = {path[1:]: found for path, found in changes.items() if path[0] == name and path[1:]}
+        fields[name] = _changed(value, inside) if inside else value
+    return dataclasses.replace(settings, **fields)
+
+
+def _field(settings: Any, name: str, value: Any) -> Any:
+    """Return what a field becomes: a group as it is or with some of its own fields changed, or a value of its type."""
     old, hint = getattr(settings, name), typing.get_type_hints(type(settings))[name]
     if dataclasses.is_dataclass(old) and isinstance(value, dict):
-        value = change(old, value)
-    elif not dataclasses.is_dataclass(value):
-        value = _value(hint, value, name)
-    return dataclasses.replace(settings, **{name: value})
+        return change(old, value)
+    return value if dataclasses.is_dataclass(value) else _value(hint, value, name)
 
 
 def merge(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

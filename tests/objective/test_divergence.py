@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 from diffmask.errors import SettingError, UnknownNameError
 from diffmask.objective import divergence as room
-from diffmask.objective.divergence import agreement, divergence, js, kl, squared_error, tv
+from diffmask.objective.divergence import agreement, decision, divergence, js, kl, squared_error, tv
 from diffmask.types import Bernoulli, Categorical, Value
 
 INF = float("inf")
@@ -18,6 +18,9 @@ INF = float("inf")
 def slow(measure: str, p: list[float], q: list[float]) -> float:
     if measure == "tv":
         return max(sum(abs(a - b) for a, b in zip(p, q, strict=True)) / 2, 0)
+    if measure == "decision":
+        first = p.index(max(p))
+        return max(math.log(p[first] / q[first]), 0) if q[first] > 0 else INF
     if measure == "kl":
         return sum(a * math.log(a / b) if b > 0 else INF for a, b in zip(p, q, strict=True) if a > 0)
     middle = [(a + b) / 2 for a, b in zip(p, q, strict=True)]
@@ -33,7 +36,7 @@ def logits(*shape: int, seed: int) -> torch.Tensor:
     return 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-each_measure = pytest.mark.parametrize("measure", ["kl", "js", "tv"])
+each_measure = pytest.mark.parametrize("measure", ["kl", "js", "tv", "decision"])
 
 
 @each_measure
@@ -115,7 +118,7 @@ def test_a_value_is_at_no_distance_from_itself():
 def test_no_divergence_is_negative_and_bounds_hold(measure, scale):
     one, other = scale * logits(200, 4, seed=0), scale * logits(200, 4, seed=1)
     found = divergence({"y": Categorical(one)}, {"y": Categorical(other)}, measure)
-    most = {"kl": INF, "js": math.log(2), "tv": 1}[measure]
+    most = {"kl": INF, "decision": INF, "js": math.log(2), "tv": 1}[measure]
     assert bool((found >= -1e-6).all()) and bool((found <= most + 1e-6).all())
 
 
@@ -131,7 +134,7 @@ def test_some_measures_are_symmetric(measure):
     assert torch.allclose(measure(one, other), measure(other, one), atol=1e-6)
 
 
-@pytest.mark.parametrize("measure", [kl, js, tv])
+@pytest.mark.parametrize("measure", [kl, js, tv, decision])
 def test_gradients_of_distributions_are_right(measure):
     pair = [logits(3, 4, seed=s).double().requires_grad_(True) for s in (0, 1)]
     assert gradcheck(lambda one, other: measure(one.log_softmax(-1), other.log_softmax(-1)), pair)
@@ -163,9 +166,18 @@ def test_a_value_beside_a_category_adds_its_squared_error(measure):
 @pytest.mark.parametrize("head", [Categorical(torch.zeros(2, 3)), Bernoulli(torch.zeros(2))])
 def test_a_distribution_has_no_squared_error(head):
     with pytest.raises(
-        SettingError, match="output 'label' is a distribution: use divergence kl, js or tv, not squared"
+        SettingError, match="output 'label' is a distribution: use divergence kl, js, tv or decision, not"
     ):
         divergence({"label": head}, {"label": head}, "squared-error")
+
+
+def test_what_is_said_beside_the_decision_costs_nothing():
+    one, other = (
+        torch.tensor([[0.6, 0.3, 0.1]] * 3).log(),
+        torch.tensor([[0.6, 0, 0.4], [0.9, 0.1, 0], [0.3, 0.6, 0.1]]),
+    )
+    found = divergence({"y": Categorical(one)}, {"y": Categorical(other.log())}, "decision")
+    assert torch.allclose(found, torch.tensor([0.0, 0.0, math.log(2)]), atol=1e-6)
 
 
 def test_an_unknown_measure_gets_the_nearest():

@@ -36,6 +36,7 @@ DIVERGENCES = Registry(
         "kl": "diffmask.objective.divergence:kl",
         "js": "diffmask.objective.divergence:js",
         "tv": "diffmask.objective.divergence:tv",
+        "decision": "diffmask.objective.divergence:decision",
         "squared-error": "diffmask.objective.divergence:squared_error",
     },
 )
@@ -58,6 +59,15 @@ def js(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"])
 def tv(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
     """Total variation: the most any event's probability changes, at most 1."""
     return (original.exp() - masked.exp()).abs().sum(-1) / 2
+
+
+def decision(original: Float[Tensor, " *batch c"], masked: Float[Tensor, " *batch c"]) -> Float[Tensor, " *batch"]:
+    """How much less likely, in nats, what was decided becomes; 0 where it becomes likelier.
+
+    A model that is unsure says much beside its decision. Under the others all of that has to be kept.
+    """
+    highest = original.argmax(-1, keepdim=True)
+    return (original.gather(-1, highest) - masked.gather(-1, highest)).squeeze(-1).clamp_min(0)
 
 
 def squared_error(original: Float[Tensor, " *batch"], masked: Float[Tensor, " *batch"]) -> Float[Tensor, " *batch"]:
@@ -84,7 +94,9 @@ def _gap(compare: Measure, name: str, original: Head, masked: Head) -> Tensor:
     if isinstance(original, Value) or isinstance(masked, Value):
         return squared_error(counted(original), counted(masked))
     if compare is squared_error:
-        raise SettingError(f"output '{name}' is a distribution: use divergence kl, js or tv, not squared-error")
+        raise SettingError(
+            f"output '{name}' is a distribution: use divergence kl, js, tv or decision, not squared-error"
+        )
     return compare(original.log_probs(), masked.log_probs())
 
 

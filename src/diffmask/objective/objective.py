@@ -34,7 +34,7 @@ class ObjectiveConfig:
     form: Annotated[Literal["margin", "rate"], "sparsest within a margin, or closest within a rate"] = "margin"
     margin: Annotated[float, "largest divergence allowed between the two predictions, in nats"] = 0.1
     rate: Annotated[float, "with form = rate: largest share of units kept"] = 0.5
-    divergence: Annotated[str, "kl, js, tv or squared-error"] = "kl"
+    divergence: Annotated[str, "kl, js, tv, decision or squared-error"] = "kl"
     sparsity: Annotated[str, "expected-l0 (the papers) or log-open (their codes)"] = "expected-l0"
     smooth: Annotated[float, "price of a squared logit: keeps units undecided that hardly matter either way"] = 0.0
     dual: Annotated[Literal["controller", "published"], "what moves λ"] = "controller"
