@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from diffmask.errors import UnknownNameError
 from diffmask.report import PICTURES, TABLES
+from diffmask.report.fill import fill
 
 RESULTS = Path(__file__).parents[2] / "results"
 FILES = ["attention_cost", "digits", "embedded_model", "question_answering", "sentiment"]
@@ -40,7 +42,22 @@ def test_the_sentiment_table_shows_what_a_mask_costs():
     line = next(row for row in lines if row.startswith("| inputs") and "certified" not in row)
     before, after = (float(figure) for figure in line.split("|")[7].split("→"))
     summary = read("sentiment")["summary"]
-    assert (
-        before == round(summary["base_f1"], 1)
-        and before - after <= summary.get("one_threshold", summary)["f1_drop_max"]
-    )
+    assert before == round(summary["base_f1"], 1) and before - after <= summary["one_threshold"]["f1_drop_max"]
+
+
+def test_a_change_stands_beside_the_same_seed_without_it():
+    lines = TABLES.get("sentiment#changes")(read("sentiment")).splitlines()
+    assert len({line.count("|") for line in lines}) == 1
+    names = [line.split("|")[1].strip() for line in lines[2:]]
+    assert names[:2] == ["inputs, certified", "inputs, one threshold"]
+    assert {name.partition(": ")[2] for name in names} == {
+        *("", "zeros for a baseline", "networks that vote", "votes coupled as published"),
+    }
+
+
+def test_a_page_takes_a_further_table_of_a_study(tmp_path):
+    (tmp_path / "sentiment.json").write_text(json.dumps(read("sentiment")))
+    page = "<!-- table: sentiment.json#changes -->\n<!-- end -->\n"
+    assert "probe of one seed" in fill(page, tmp_path) and "[sentiment.json](sentiment.json)" in fill(page, tmp_path)
+    with pytest.raises(UnknownNameError, match="no table named 'sentiment#chances'; did you mean 'sentiment#changes'"):
+        fill(page.replace("changes", "chances"), tmp_path)

@@ -19,6 +19,7 @@ TABLES = Registry(
         "performance": "diffmask.report.performance:table",
         "question-answering": "diffmask.report.question_answering:table",
         "sentiment": "diffmask.report.sentiment:table",
+        "sentiment#changes": "diffmask.report.sentiment:changes",
         "sparse-attention": "diffmask.report.sparse_attention:table",
         "stability": "diffmask.report.stability:table",
         "staying-true": "diffmask.report.staying_true:table",

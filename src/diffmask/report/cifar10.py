@@ -36,7 +36,7 @@ SHOWN = (
 DRAWN = ("ranking", "keep set", "grad-cam", "rollout", "chefer", "rise", "ranking and comparisons", "random")
 INKS = (*COLOURS, "#56b4e9", "#000000")  # the last two of Okabe & Ito: one for each that is drawn
 REPLACED = ("mean", "zero", "noise")
-
+WIDEST = 22  # letters of a title that are no wider than a picture
 
 PROTOCOL = {
     "most_first_nll": "−log p, most first ↑",
@@ -146,9 +146,14 @@ def _grid(shown: Mapping[str, Any], names: Sequence[str], maps: Sequence[Sequenc
                 values = [float(number) for number in maps[row][column - 1].split()]
                 _overlay(axis, values, rows, columns, fixed)
             if row == 0:
-                axis.set_title(["image", *names][column], fontsize=6)
+                axis.set_title(_wrapped(["image", *names][column]), fontsize=6)
         line[0].text(0, rows, shown["decided"][row], fontsize=6, va="top")
     return figure
+
+
+def _wrapped(name: str) -> str:
+    """Write a long name of a site on several lines: it must not run into its neighbour's."""
+    return name.replace(".", ".\n") if len(name) > WIDEST else name
 
 
 def _overlay(axis: Any, values: Sequence[float], rows: int, columns: int, fixed: bool) -> None:

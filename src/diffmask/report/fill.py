@@ -4,6 +4,8 @@ A table stands between two comments, and whatever is between them is replaced:
 
     <!-- table: results/digits.json -->
     <!-- end -->
+
+A study may have further tables: `results/sentiment.json#changes` is the one called changes.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from ..errors import DataError
 from . import TABLES
 
 KEYS = ("study", "command", "seeds", "summary", "rows")
-SLOT = re.compile(r"(<!-- table: (?P<path>\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+SLOT = re.compile(r"(?P<begin><!-- table: (?P<path>[^\s#]+)(?P<part>#\w+)? -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
 def fill(text: str, root: Path) -> str:
@@ -24,7 +26,9 @@ def fill(text: str, root: Path) -> str:
     opened, closed = text.count("<!-- table: "), len(SLOT.findall(text))
     if opened != closed:
         raise DataError(f"{opened} tables begin and {closed} of them end: close each with <!-- end -->")
-    return SLOT.sub(lambda slot: f"{slot[1]}{_table(root, slot['path'])}\n{slot[3]}", text)
+    return SLOT.sub(
+        lambda slot: f"{slot['begin']}{_table(root, slot['path'], slot['part'] or '')}\n{slot['end']}", text
+    )
 
 
 def read_result(path: Path) -> dict[str, object]:
@@ -41,7 +45,7 @@ def read_result(path: Path) -> dict[str, object]:
     return dict(result)
 
 
-def _table(root: Path, path: str) -> str:
+def _table(root: Path, path: str, part: str) -> str:
     result = read_result(root / path)
-    table: str = TABLES.get(str(result["study"]))(result)
+    table: str = TABLES.get(f"{result['study']}{part}")(result)
     return f"{table}\n\nMade by `{result['command']}`; every row is in [{path}]({path})."

@@ -13,45 +13,65 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LABELS = {
-    "no-baseline": "zeros for a baseline",
-    "network": "networks that vote",
-    "coupled": "votes coupled as published",
+    "": "",
+    "no-baseline": ": zeros for a baseline",
+    "network": ": networks that vote",
+    "coupled": ": votes coupled as published",
 }
+WAYS = {"certified": "certified_", "one threshold": ""}  # how sentences are cut, and how their figures begin
 KINDS = {"input": "inputs", "hidden": "hidden states"}
 ORDER = ("very negative", "negative", "neutral", "positive", "very positive")
 
 
 def table(result: Mapping[str, Any]) -> str:
-    """Return the study as Markdown: one line per kind of probe and margin, and one of the paper's figures."""
+    """Return the study as Markdown: a line per kind of probe, margin and way to cut, and the paper's figures."""
     lines = [
         "| probe, margin | seeds | masked | first … last depth | KL, worst | agreement | macro-F1 | seeds: std (ρ) |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    ways = {", certified": "certified_", ", one threshold": ""} if "certified_f1" in result["rows"][0] else {"": ""}
     for kind, name in KINDS.items():
-        fitted = dict.fromkeys((row["margin"], row["change"]) for row in result["rows"] if row["kind"] == kind)
-        lines += [_line(result, kind, name + way, *each, how=how) for each in fitted for way, how in ways.items()]
+        for margin in result["margins"]:
+            rows = _rows(result, kind, margin)
+            spread = _spread(result["stability"][kind]) if margin == min(result["margins"]) else "–"
+            seeds = str(len({row["seed"] for row in rows}))
+            lines += [_line(f"{name}, {way}, {margin}", seeds, *_cells(rows, how), spread) for way, how in WAYS.items()]
     lines.append("| *published (BERT-base)*, inputs | 5 | 46.3 % | | | | 37.9 → 38.3 | 0.05 |")
     lines.append("| *published (BERT-base)*, hidden states | 5 | 67.6 % | | | | 37.9 → 38.9 | 0.03 |")
     return "\n".join(lines)
 
 
-def _line(result: Mapping[str, Any], kind: str, name: str, margin: float, change: str = "", how: str = "") -> str:
+def changes(result: Mapping[str, Any]) -> str:
+    """Return what one change to the recipe does, beside the probe of the same seed without it."""
+    lines = [
+        "| probe of one seed | masked | first … last depth | KL, worst | agreement | macro-F1 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, name in KINDS.items():
+        for change in dict.fromkeys(row["change"] for row in result["rows"] if row["kind"] == kind):
+            rows = [row for row in _rows(result, kind, min(result["margins"]), change) if row["seed"] == 0]
+            lines += [_line(f"{name}, {way}{LABELS[change]}", *_cells(rows, how)) for way, how in WAYS.items()]
+    return "\n".join(lines)
+
+
+def _rows(result: Mapping[str, Any], kind: str, margin: float, change: str = "") -> list[Mapping[str, Any]]:
     wanted = (kind, margin, change)
-    rows = [row for row in result["rows"] if (row["kind"], row["margin"], row["change"]) == wanted]
+    return [row for row in result["rows"] if (row["kind"], row["margin"], row["change"]) == wanted]
+
+
+def _cells(rows: Sequence[Mapping[str, Any]], how: str) -> list[str]:
+    """Say what the masks of some probes drop, at all depths and at both ends, and what that changes."""
     last = max(row["depth"] for row in rows)
     ends = [mean(row[f"{how}masked"] for row in rows if row["depth"] == depth) for depth in (0, last)]
-    main = margin == min(result["margins"]) and not change
-    cells = [
-        f"{name}, {margin}{change and ', ' + LABELS[change]}",
-        str(len({row["seed"] for row in rows})),
+    return [
         f"{mean(row[f'{how}masked'] for row in rows):.1%}",
         f"{ends[0]:.1%} … {ends[1]:.1%}",
         f"{max(row[f'{how}divergence'] for row in rows):.3f}",
         f"{mean(row[f'{how}agreement'] for row in rows):.3f}",
         f"{100 * rows[0]['f1_original']:.1f} → {100 * mean(row[f'{how}f1'] for row in rows):.1f}",
-        _spread(result["stability"][kind]) if main else "–",
     ]
+
+
+def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -79,10 +99,9 @@ def _names(result: Mapping[str, Any]) -> list[str]:
 
 def _by_seed(rows: Sequence[Mapping[str, Any]], kind: str, margin: float) -> list[list[float]]:
     """Return one curve over depths for each seed: what is masked where each prediction was measured to hold."""
-    how = "certified_masked" if "certified_masked" in rows[0] else "masked"
     some = [row for row in rows if row["kind"] == kind and row["margin"] == margin and not row["change"]]
     seeds = sorted({row["seed"] for row in some})
-    return [[row[how] for row in some if row["seed"] == seed] for seed in seeds]
+    return [[row["certified_masked"] for row in some if row["seed"] == seed] for seed in seeds]
 
 
 def _bars(layers: Mapping[str, Any]) -> Figure:
