@@ -80,7 +80,7 @@ def test_a_site_the_example_does_not_reach_is_named(batch):
             return self.used(tokens)
 
     with pytest.raises(
-        SiteError, match="site 'unused' was not reached when the model ran on the example: leave it out"
+        SiteError, match="site 'unused' was not reached when the model ran on the example: leave it out. If it was found"
     ):
         adapt(Lazy(), sites=["used", "unused"], example=batch)
 
@@ -219,6 +219,18 @@ class Unrolled(nn.Module):
         for block in self.blocks:
             state = block(state)
         return state
+
+
+def test_a_list_of_embeddings_is_no_list_of_blocks():
+    class Page(nn.Module):
+        """Like MarkupLM, which has an embedding for every level of a page's tree."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.levels = nn.Embedding(7, 2), nn.ModuleList(nn.Embedding(3, 2) for _ in range(9))
+            self.blocks = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
+
+    assert adapt(Page()).sites.names == ("words", "blocks.0:input", "blocks.0", "blocks.1")
 
 
 def test_a_list_that_repeats_one_block_has_one_site_per_call(batch):

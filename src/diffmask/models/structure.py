@@ -73,7 +73,11 @@ def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any]) -> list[Sit
     order = trace(sites, run)
     missing = [site.name for site in sites if site not in order]
     if missing:
-        raise SiteError(f"site '{missing[0]}' was not reached when the model ran on the example: leave it out")
+        raise SiteError(
+            f"site '{missing[0]}' was not reached when the model ran on the example: leave it out. If it was found, and not "
+            "named by you, the model passes it by or calls its forward itself, where nothing can be read: name modules that "
+            'it calls, each with one state per unit: adapt(model, sites=["embeddings", …])'
+        )
     calls, turn, found = Counter(order), Counter[Site](), []
     for site in order:
         call, turn[site] = turn[site], turn[site] + 1
@@ -144,7 +148,9 @@ def _blocks(part: nn.Module) -> list[Named]:
 
 
 def _equal(blocks: nn.ModuleList) -> bool:
-    return len({type(block) for block in blocks}) == 1
+    """Say whether these may be blocks; a list of embeddings, such as one for each tag of a page, is none."""
+    kinds = {type(block) for block in blocks}
+    return len(kinds) == 1 and not issubclass(kinds.pop(), nn.Embedding)
 
 
 def check_time_last(sites: Sequence[Site]) -> None:
