@@ -74,9 +74,9 @@ def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any]) -> list[Sit
     missing = [site.name for site in sites if site not in order]
     if missing:
         raise SiteError(
-            f"site '{missing[0]}' was not reached when the model ran on the example: leave it out. If it was found, and not "
-            "named by you, the model passes it by or calls its forward itself, where nothing can be read: name modules that "
-            'it calls, each with one state per unit: adapt(model, sites=["embeddings", …])'
+            f"site '{missing[0]}' was not reached when the model ran on the example: leave it out. If it was found, "
+            "not named by you, the model passes it by or calls its forward itself, where nothing can be read: name "
+            'modules that it calls, each with one state per unit: adapt(model, sites=["embeddings", …])'
         )
     calls, turn, found = Counter(order), Counter[Site](), []
     for site in order:
