@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the lazy names below are, for type checkers and editors
+    from .attribution.attribute import attribute as attribute
     from .bulk.run import BulkConfig as BulkConfig
     from .bulk.run import explain_file as explain_file
     from .evaluation.compare import compare as compare
@@ -75,6 +76,7 @@ _PUBLIC = {
     "TextRegression": "tasks.text",
     "TokenClassification": "tasks.text",
     "adapt": "models.adapting",
+    "attribute": "attribution.attribute",
     "capture": "models.sites",
     "certify": "explaining.certify",
     "choose": "training.choose",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from diffmask.errors import SettingError
+from diffmask.errors import DataError, ExampleError, SettingError
 from diffmask.explaining.certify import certify, with_margin
 from diffmask.explaining.embedded import load_embedded
 from diffmask.explaining.explain import explain
@@ -95,3 +95,36 @@ def test_a_set_may_have_to_keep_the_decision_whatever_the_margin(fitted):
 def test_with_the_decision_both_have_to_hold(fitted):
     for each in certify(fitted, TEXTS, margin=0.01, decision=True):
         assert each.verification.divergence <= 0.01 and each.verification.same_prediction
+
+
+def test_an_order_of_the_callers_is_cut_where_the_margin_holds(fitted):
+    order = [-found.scores[-1].exp() for found in explain(fitted, TEXTS)]  # the worst there could be
+    own, turned = certify(fitted, TEXTS, margin=0.05), certify(fitted, TEXTS, margin=0.05, order=order)
+    assert sum(int(each.kept.sum()) for each in turned) > sum(int(each.kept.sum()) for each in own)
+    for each, scores in zip(turned, order, strict=True):
+        assert each.verified and each.info["order"] == scores.tolist()
+        highest = scores.argsort(descending=True, stable=True)[: int(each.kept.sum())]
+        assert set(highest.tolist()) == set(each.kept.nonzero().flatten().tolist())
+
+
+def test_the_probes_own_order_given_back_to_it_makes_the_same_sets(fitted):
+    own = certify(fitted, TEXTS, margin=0.05)
+    again = certify(fitted, TEXTS, margin=0.05, order=[each.scores[-1] for each in own])
+    assert all(torch.equal(one.kept, other.kept) for one, other in zip(own, again, strict=True))
+    assert all("order" not in each.info for each in own)
+
+
+def test_an_order_is_cut_without_a_margin_of_the_callers_too_and_may_keep_fewer(fitted):
+    own = explain(fitted, TEXTS)
+    again = certify(fitted, TEXTS, order=[each.scores[-1] for each in own])
+    assert all(each.verified and each.kept.sum() <= first.kept.sum() for each, first in zip(again, own, strict=True))
+
+
+def test_an_order_that_orders_nothing_is_refused_by_its_example(fitted):
+    right = [each.scores[-1] for each in explain(fitted, TEXTS)]
+    with pytest.raises(DataError, match="order has the scores of 4 examples, and 5 are explained"):
+        certify(fitted, TEXTS, order=right[:4])
+    with pytest.raises(ExampleError, match=r"example 1: order has scores of shape \(3,\) for 4 units"):
+        certify(fitted, TEXTS, order=[right[0], torch.ones(3), *right[2:]])
+    with pytest.raises(ExampleError, match="example 2: order has a score that is NaN or infinite"):
+        certify(fitted, TEXTS, order=[*right[:2], right[2] / 0, *right[3:]])

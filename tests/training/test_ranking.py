@@ -125,8 +125,10 @@ def test_hidden_states_are_ranked_too_and_judged_beside_others():
     fitted = fit(model, task, config(kind="hidden", steps=5))
     table = compare(fitted, task, {"ranking": RankScores(fitted.probe), "random": Random()}, ["comprehensiveness"])
     assert set(table.methods) == {"ranking", "random"}
+    named = compare(fitted, task, ["ranking"], ["comprehensiveness"])
+    assert named.interval("ranking", "comprehensiveness") == table.interval("ranking", "comprehensiveness")
     with pytest.raises(SettingError, match="method 'ranking' needs a fitted one"):
-        compare(fitted, task, ["ranking"], ["comprehensiveness"])
+        compare(model, task, ["ranking"], ["comprehensiveness"])
 
 
 def test_text_is_ranked_at_every_layer_of_a_transformer():

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..attribution import METHODS
+from ..attribution.attribute import make_method
 from ..attribution.method import Method
 from ..errors import SettingError
 from ..models.adapter import Adapter
@@ -71,7 +71,8 @@ def compare(
         subject = about_model(model, data, depth, baseline, **how)
     judges = _named("metric", metrics, lambda name: METRICS.get(name)())
     _check_marks(judges, {"truth": truth, "rationale": rationale})
-    rivals = _named("method", methods, lambda name: _make_method(name, subject))
+    probe, reads = (None, 0) if subject.probe is None else (subject.probe.probe, subject.probe.depth or 0)
+    rivals = _named("method", methods, lambda name: make_method(name, probe, reads))
     setting = {**subject.describe(), "seed": seed}
     rows = range(len(subject.examples))
     batches = [rows[start : start + batch_size] for start in rows[::batch_size]]
@@ -105,19 +106,6 @@ def _check_marks(metrics: Mapping[str, Metric], given: Mapping[Marked, Marks | N
                 "diffmask.compare, a function from a batch and a site to marked units (the command line has no option "
                 "for it), or leave the metric out"
             )
-
-
-def _make_method(name: str, subject: Subject) -> Method:
-    if name == "ranking":
-        raise SettingError(
-            "method 'ranking' needs a fitted one, which only Python can give, as one of the methods: "
-            "{'ranking': RankScores(fit(..., recipe('ranking')).probe)}"
-        )
-    if name != "probe":
-        return METHODS.get(name)()
-    if subject.probe is None:
-        raise SettingError("method 'probe' needs a fitted probe: pass what diffmask.fit returned, not the model alone")
-    return subject.probe
 
 
 @dataclass(frozen=True)

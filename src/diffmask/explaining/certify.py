@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..errors import InfeasibleError
+from ..errors import DataError, ExampleError, InfeasibleError
 from ..explanation import Explanation
 from ..gates.votes import kept
 from ..objective.constraint import Constraint
 from ..settings import change
 from ..training.fit import Fit
 from ..training.step import Look, look
-from .chunks import broken_rows, check_fit, chunks
+from .chunks import Chunk, broken_rows, check_fit, chunks
 from .explain import check_depth, describe, info, send, sum_up
 from .verify import Measured, measure
 
@@ -30,6 +30,7 @@ def certify(
     depth: int | str = -1,
     margin: float | None = None,
     decision: bool = False,
+    order: Sequence[Float[Tensor, " _"]] | None = None,
     batch_size: int = 64,
 ) -> list[Explanation]:
     """Explain each example with a kept set whose margin has been measured, and if `decision` with the same decision.
@@ -37,21 +38,47 @@ def certify(
     A batch of examples with up to n units costs at most ⌈log₂ n⌉ + 2 masked passes: each example bisects on how many
     of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant for
     the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
+
+    An `order` of the caller's, a score for each unit of each example such as `attribute` returns, is cut instead of
+    the probe's, and stands in `info["order"]` of the explanation, whose `scores` remain the probe's.
     """
     check_fit(fitted)
     depth = check_depth(fitted.probe, depth)
-    fitted, fewer = fitted if margin is None else with_margin(fitted, margin), margin is not None
+    fewer = margin is not None or order is not None
+    fitted = fitted if margin is None else with_margin(fitted, margin)
     constraint = constraint_of(fitted, decision)
+    if order is not None and len(order) != len(examples):
+        raise DataError(f"order has the scores of {len(order)} examples, and {len(examples)} are explained")
     found: dict[int, Explanation] = {}
     with fitted.model.frozen():
         for chunk, batch in chunks(fitted, examples, batch_size):
             seen = look(fitted.model, fitted.task, batch)
             chunk.check(broken_rows(seen.original))
             scores = fitted.probe.log_keep(seen.reading)
-            measured = smallest_that_holds(fitted, seen, depth, scores[depth], constraint, fewer)
+            given = None if order is None else laid_out(order, chunk, len(examples)).to(scores.device)
+            measured = smallest_that_holds(fitted, seen, depth, scores[depth], constraint, fewer, given)
             answer = send(chunk, sum_up(seen, scores, measured.kept, measured))
             found.update(describe(fitted, answer, depth, info(fitted), certified=True))
-    return [found[row] for row in range(len(examples))]
+    explained = [found[row] for row in range(len(examples))]
+    return explained if order is None else [_ordered_by(*pair) for pair in zip(explained, order, strict=True)]
+
+
+def laid_out(order: Sequence[Float[Tensor, " _"]], chunk: Chunk, count: int) -> Float[Tensor, "batch unit"]:
+    """Put the scores of a chunk's examples beside each other, 0 on padding; refuse what orders no units of theirs."""
+    for row, real in zip(chunk.rows, chunk.valid.sum(1).tolist(), strict=True):
+        if order[row].shape != (real,):
+            raise ExampleError(f"order has scores of shape {tuple(order[row].shape)} for {real} units", row, count)
+        if not bool(order[row].isfinite().all()):
+            raise ExampleError(
+                "order has a score that is NaN or infinite, which comes before or behind none", row, count
+            )
+    together = torch.zeros(chunk.valid.shape, dtype=torch.float64)
+    together[chunk.valid] = torch.cat([order[row].detach().cpu().double() for row in chunk.rows])
+    return together
+
+
+def _ordered_by(explanation: Explanation, scores: Float[Tensor, " unit"]) -> Explanation:
+    return replace(explanation, info={**explanation.info, "order": scores.tolist()})
 
 
 def with_margin(fitted: Fit, margin: float) -> Fit:
@@ -72,15 +99,17 @@ def smallest_that_holds(
     scores: Float[Tensor, "batch unit"],
     constraint: Constraint,
     fewer: bool = False,
+    order: Float[Tensor, "batch unit"] | None = None,
 ) -> Measured:
     """Bisect on the number of units kept; the upper end is always a number that was measured to hold.
 
-    It starts from the number the probe keeps, and goes below that one only if `fewer`.
+    It starts from the number the probe keeps, and goes below that one only if `fewer`. Units are kept in the `order`
+    of these scores, or else of the probe's.
     """
-    valid = seen.batch.valid
+    valid, ranked = seen.batch.valid, scores if order is None else order
 
     def try_count(count: Int[Tensor, " batch"]) -> tuple[Measured, Bool[Tensor, " batch"]]:
-        measured = measure(fitted, seen, depth, highest(scores, valid, count))
+        measured = measure(fitted, seen, depth, highest(ranked, valid, count))
         return measured, constraint.holds(seen.original, measured.masked)
 
     first = (kept(scores) & valid).sum(1)
