@@ -124,10 +124,14 @@ def make_batch(model: nn.Module, padding: str) -> Batch:
     return Batch(inputs, mask.bool())
 
 
+def answered(adapter: Adapter, batch: Batch) -> torch.Tensor:
+    output = adapter(batch)
+    return output if isinstance(output, torch.Tensor) else output.logits
+
+
 def logits(adapter: Adapter, batch: Batch) -> torch.Tensor:
     with torch.no_grad():
-        output = adapter(batch)
-    return output if isinstance(output, torch.Tensor) else output.logits
+        return answered(adapter, batch)
 
 
 SCRIPTED = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # raised where it is imported
@@ -268,6 +272,19 @@ def test_a_gradient_reaches_the_replaced_state_at_every_site(examined):
         for site in adapter.sites:
             state = states[site.name].clone().requires_grad_(True)
             with resume(site, state, states):
-                output = adapter(batch)
-            (output if isinstance(output, torch.Tensor) else output.logits).float().pow(2).sum().backward()
+                answered(adapter, batch).float().pow(2).sum().backward()
             assert state.grad.isfinite().all() and (state.grad != 0).any(), site.name
+
+
+def test_a_gradient_is_the_same_where_blocks_are_computed_again(examined):
+    adapter, batch = examined
+    first, slopes = adapter.sites[0], []
+    for again in (False, True):
+        with adapter.frozen(), adapter.recomputing(again):
+            with torch.no_grad(), capture(adapter.sites) as states:
+                adapter(batch)
+            state = states[first.name].clone().requires_grad_(True)
+            with replace(first, state):
+                answered(adapter, batch).float().pow(2).sum().backward()
+            slopes.append(state.grad)
+    torch.testing.assert_close(*slopes)

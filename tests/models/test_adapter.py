@@ -5,12 +5,13 @@ import types
 import pytest
 import torch
 from torch import nn
+from transformers import RwkvConfig, RwkvForCausalLM
 
 from diffmask.errors import SiteError
 from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
 from diffmask.models.running import writes_apart
-from diffmask.models.sites import Site
+from diffmask.models.sites import Site, capture, resume
 from diffmask.types import Batch
 
 
@@ -96,6 +97,24 @@ def test_freezing_switches_dropout_and_weight_gradients_off_and_puts_each_module
         assert not any(m.training for m in tower.modules()) and not any(p.requires_grad for p in tower.parameters())
         raise KeyError
     assert [m.training for m in tower.modules()] == modes and [p.requires_grad for p in tower.parameters()] == grads
+
+
+def test_a_frozen_model_keeps_nothing_of_one_run_for_the_next():
+    small = {"vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 2, "attention_hidden_size": 8}
+    model = RwkvForCausalLM(RwkvConfig(**small)).eval()  # changes, in place, the state it keeps
+    batch = Batch({"input_ids": torch.arange(12).view(2, 6)}, torch.ones(2, 6, dtype=torch.bool))
+    adapter = adapt(model, example=batch)
+    with adapter.frozen():
+        assert not model.config.use_cache
+        with capture(adapter.sites) as states:
+            answer = adapter(batch)
+        assert answer.state is None
+        first = states[adapter.sites[0].name].clone().requires_grad_(True)
+        with resume(adapter.sites[0], first, states):
+            again = adapter(batch).logits
+        torch.testing.assert_close(again, answer.logits)
+        again.sum().backward()
+    assert first.grad.isfinite().all() and model.config.use_cache
 
 
 def test_a_fingerprint_tells_two_models_apart_and_knows_the_same_one(adapter, tower, batch):

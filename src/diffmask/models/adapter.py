@@ -14,7 +14,7 @@ from torch import nn
 
 from ..types import Batch
 from .fingerprint import fingerprint_of
-from .running import begin_answer, differentiable_recurrence, no_fast_path, recomputed, takes
+from .running import begin_answer, differentiable_recurrence, no_cache, no_fast_path, recomputed, takes
 from .sites import Site, Sites, wrapped
 from .structure import blocks_beside, input_part, position_count
 from .vision import PIXELS, naming_images, projection_of
@@ -105,6 +105,7 @@ class Adapter:
             with ExitStack() as stack:
                 stack.enter_context(differentiable_recurrence(modules))
                 stack.enter_context(no_fast_path())
+                stack.enter_context(no_cache(modules))
                 yield
         finally:
             for module, training in modes.items():

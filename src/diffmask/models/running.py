@@ -96,3 +96,20 @@ def no_fast_path() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def no_cache(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Let a model that writes keep no keys and values: it runs on whole texts, and a run must not see the last one's.
+
+    The configuration says so, since not every model hands the argument of that name on.
+    """
+    configs: dict[int, Any] = {id(config): config for module in modules if (config := getattr(module, "config", None))}
+    before = {key: config.use_cache for key, config in configs.items() if hasattr(config, "use_cache")}
+    for key in before:
+        configs[key].use_cache = False
+    try:
+        yield
+    finally:
+        for key, kept in before.items():
+            configs[key].use_cache = kept
