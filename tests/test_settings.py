@@ -102,6 +102,8 @@ def test_a_change_leaves_the_settings_it_was_made_from_alone():
         ({"rate": "fast"}, "rate takes float, got 'fast'"),
         ({"steps": 1.5}, "steps takes int, got 1.5"),
         ({"inner": 3}, "inner is a group of settings, got 3"),
+        ({"inner": Outer()}, f"inner is a group of settings, got {Outer()!r}"),
+        ({"inner": {"rat": 3}}, "no setting named 'rat'; did you mean 'rate'? Known: rate, name"),
     ],
 )
 def test_a_change_that_does_not_fit_is_named(changes, message):
@@ -132,3 +134,8 @@ def test_settings_that_go_together_change_in_any_order():
 
 def test_a_group_and_a_field_of_it_change_together():
     assert change(Outer(), {"rate": 0.1, "inner": Inner(0.9, "sgd")}) == Outer(Inner(0.1, "sgd"))
+    assert change(Outer(Inner(0.9, "sgd")), {"rate": 0.1, "inner": {"rate": 0.2}}) == Outer(Inner(0.1, "sgd"))
+    one = recipe("text", probe={"voter": "ranker"}, votes="separate")
+    assert (
+        one == recipe("text", voter="ranker", votes="separate") and one.probe.baseline == recipe("text").probe.baseline
+    )

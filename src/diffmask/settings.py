@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import typing
 from typing import Any, TypeVar
@@ -62,13 +63,24 @@ def _plain(hint: type, value: Any, source: str) -> Any:
 def change(settings: T, changes: dict[str, Any]) -> T:
     """Return settings with some fields changed; a field is found by its name in the groups inside, too.
 
-    All of them change at once: settings that go together are only checked together.
+    All of them change at once: settings that go together are only checked together. A group may be given whole, or as
+    plain data with some of its fields.
     """
-    homes = _homes(settings)
+    return typing.cast(T, _changed(settings, _paths(settings, changes)))
+
+
+def _paths(settings: Any, changes: dict[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Map where each changed field is to what it becomes."""
+    homes, paths = _homes(settings), dict[tuple[str, ...], Any]()
     for name in changes:
         if name not in homes:
             raise SettingError(unknown("setting", name, homes))
-    return typing.cast(T, _changed(settings, {homes[name]: value for name, value in changes.items()}))
+    for name in sorted(changes, key=lambda name: len(homes[name])):  # a field of its own has the last word on a group
+        home, value = homes[name], changes[name]
+        old = functools.reduce(getattr, home, settings)
+        inside = _paths(old, value) if dataclasses.is_dataclass(old) and isinstance(value, dict) else {(): value}
+        paths |= {(*home, *path): found for path, found in inside.items()}
+    return paths
 
 
 def _homes(settings: Any, path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
@@ -92,11 +104,10 @@ def _changed(settings: Any, changes: dict[tuple[str, ...], Any]) -> Any:
 
 
 def _field(settings: Any, name: str, value: Any) -> Any:
-    """Return what a field becomes: a group as it is or with some of its own fields changed, or a value of its type."""
-    old, hint = getattr(settings, name), typing.get_type_hints(type(settings))[name]
-    if dataclasses.is_dataclass(old) and isinstance(value, dict):
-        return change(old, value)
-    return value if dataclasses.is_dataclass(value) else _value(hint, value, name)
+    """Return what a field becomes: a group as it is, or a value of its type."""
+    hint = typing.get_type_hints(type(settings))[name]
+    whole = dataclasses.is_dataclass(hint) and isinstance(value, typing.cast(type, hint))
+    return value if whole else _value(hint, value, name)
 
 
 def merge(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

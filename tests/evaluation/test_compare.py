@@ -83,7 +83,7 @@ def test_a_probe_is_ranked_by_what_it_says_of_units_it_would_keep_almost_surely(
     found.probe.shift += 18.0  # as sure as a published recipe may be: in float32 every product is 1
     subject = about_probe(found, range(10), -1, None, removal=diffmask.evaluation.REMOVALS.get("baseline")())
     question = subject.question(range(10))
-    scores = subject.probe(question)
+    scores = ProbeScores(found.probe)(question)
     log_keep = found.probe.log_keep(look(found.model, found.task, question.batch).reading)[-1]
     for row, valid in enumerate(question.batch.valid):
         assert torch.equal(scores[row, valid].argsort(stable=True), log_keep[row, valid].argsort(stable=True))

@@ -118,6 +118,16 @@ def test_an_order_is_cut_without_a_margin_of_the_callers_too_and_may_keep_fewer(
     own = explain(fitted, TEXTS)
     again = certify(fitted, TEXTS, order=[each.scores[-1] for each in own])
     assert all(each.verified and each.kept.sum() <= first.kept.sum() for each, first in zip(again, own, strict=True))
+    assert sum(int(each.kept.sum()) for each in again) < sum(int(each.kept.sum()) for each in own)
+
+
+def test_an_order_is_each_examples_own_though_those_of_like_length_go_together(fitted):
+    order = [torch.rand(len(units)).numpy() for units in fitted.task.units(TEXTS)]  # any numbers serve
+    whole, parted = (certify(fitted, TEXTS, margin=0.05, order=order, batch_size=size) for size in (64, 2))
+    for row, (one, other) in enumerate(zip(whole, parted, strict=True)):
+        (alone,) = certify(fitted, TEXTS[row : row + 1], margin=0.05, order=[order[row].tolist()])
+        assert torch.equal(one.kept, other.kept) and torch.equal(one.kept, alone.kept)
+        assert one.info["order"] == order[row].tolist()
 
 
 def test_an_order_that_orders_nothing_is_refused_by_its_example(fitted):
@@ -128,3 +138,10 @@ def test_an_order_that_orders_nothing_is_refused_by_its_example(fitted):
         certify(fitted, TEXTS, order=[right[0], torch.ones(3), *right[2:]])
     with pytest.raises(ExampleError, match="example 2: order has a score that is NaN or infinite"):
         certify(fitted, TEXTS, order=[*right[:2], right[2] / 0, *right[3:]])
+    with pytest.raises(ExampleError, match=r"example 1: order has scores of shape \(4, 1\) for 4 units"):
+        certify(fitted, TEXTS, order=[right[0], right[1].unsqueeze(1), *right[2:]])
+    with pytest.raises(ExampleError, match="example 0: order takes a number for each unit, got Explanation"):
+        certify(fitted, TEXTS, order=explain(fitted, TEXTS))
+    for none in (iter(right), dict(enumerate(right))):
+        with pytest.raises(DataError, match="order takes a list with the scores of each example, got "):
+            certify(fitted, TEXTS, order=none)

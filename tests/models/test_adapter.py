@@ -1,11 +1,12 @@
 """Any PyTorch model gets its sites by structure or by name, and is handed back as it came."""
 
 import types
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
-from transformers import RwkvConfig, RwkvForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, RwkvConfig, RwkvForCausalLM
 
 from diffmask.errors import SiteError
 from diffmask.models.adapter import Adapter
@@ -115,6 +116,27 @@ def test_a_frozen_model_keeps_nothing_of_one_run_for_the_next():
         torch.testing.assert_close(again, answer.logits)
         again.sum().backward()
     assert first.grad.isfinite().all() and model.config.use_cache
+
+
+def test_a_cache_is_switched_off_wherever_it_is_set_and_on_again_whatever_happens():
+    class Around(nn.Module):
+        def __init__(self):
+            super().__init__()
+            small = {"vocab_size": 20, "n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 8}
+            self.config, self.inner = Own(), GPT2LMHeadModel(GPT2Config(**small)).eval()
+
+        def forward(self, input_ids):
+            return self.inner(input_ids)
+
+    @dataclass(frozen=True)
+    class Own:  # not one of transformers', and nothing of it is touched
+        use_cache: bool = True
+
+    model = Around()
+    with pytest.raises(KeyError), adapt(model).frozen():
+        assert model(torch.ones(1, 4, dtype=torch.long)).past_key_values is None and model.config.use_cache
+        raise KeyError
+    assert model.inner.config.use_cache
 
 
 def test_a_fingerprint_tells_two_models_apart_and_knows_the_same_one(adapter, tower, batch):

@@ -59,5 +59,24 @@ def test_a_page_takes_a_further_table_of_a_study(tmp_path):
     (tmp_path / "sentiment.json").write_text(json.dumps(read("sentiment")))
     page = "<!-- table: sentiment.json#changes -->\n<!-- end -->\n"
     assert "probe of one seed" in fill(page, tmp_path) and "[sentiment.json](sentiment.json)" in fill(page, tmp_path)
-    with pytest.raises(UnknownNameError, match="no table named 'sentiment#chances'; did you mean 'sentiment#changes'"):
-        fill(page.replace("changes", "chances"), tmp_path)
+    for wrong in ("chances", "some-changes"):
+        with pytest.raises(
+            UnknownNameError, match=f"no table named 'sentiment#{wrong}'; did you mean 'sentiment#changes'"
+        ):
+            fill(page.replace("changes", wrong), tmp_path)
+
+
+def test_a_study_that_was_stopped_leaves_out_what_it_has_not_done():
+    result = read("sentiment")
+    result["rows"] = [row for row in result["rows"] if row["margin"] == 0.1 or row["kind"] == "input"]
+    table = TABLES.get("sentiment")(result)
+    assert "| inputs, certified, 0.5" in table and "| hidden states, certified, 0.5" not in table
+
+
+def test_the_picture_of_depths_shows_what_was_certified_by_seed():
+    result = read("sentiment")
+    found = [row for row in result["rows"] if (row["kind"], row["margin"], row["change"]) == ("hidden", 0.1, "")]
+    drawn = PICTURES.get("sentiment")(result)["depths"].get_axes()
+    first = [row["certified_masked"] for row in found if row["seed"] == 0]
+    lines = [list(line.get_ydata()) for axis in drawn for line in axis.get_lines()]
+    assert any(line == pytest.approx(first) for line in lines)

@@ -1,6 +1,7 @@
 """Words are kept as their pieces are, and a check is not carried over to what was not run."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,6 +38,11 @@ def test_a_word_is_kept_if_a_piece_is_and_scored_by_its_highest():
     found = words(pieced([True, False, True, False, False, False]))
     assert found.units == ("unforgettable", "film", "enjoyed") and found.kept_units == ("unforgettable",)
     assert found.scores.exp()[0].tolist() == pytest.approx([0.9, 0.4, 0.3])
+
+
+def test_the_order_a_set_was_cut_from_is_that_of_words_too():
+    explanation = replace(pieced([True] * 3 + [False] * 3), info={"order": [0.1, 0.7, 0.2, 0.4, 0.6, 0.5]})
+    assert words(explanation).info["order"] == [0.7, 0.4, 0.6]
 
 
 def test_at_every_depth_a_word_is_kept_exactly_where_one_of_its_pieces_is():

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..errors import ExampleError, SettingError
 from ..explaining.chunks import Chunk, check_fit, chunks
 from ..explaining.explain import check_depth
-from ..gates.probe import Probe
 from ..training.fit import Fit
 from . import METHODS
 from .comparisons import Comparisons
@@ -39,14 +38,13 @@ def attribute(
     `fitted.task.units(examples)`; `certify` cuts an order of them where a margin is measured to hold.
     """
     check_fit(fitted)
-    if batch_size < 1:
-        raise SettingError(f"batch_size must be at least 1, got {batch_size}")
     chosen = check_depth(fitted.probe, depth)
-    asked = make_method(method, fitted.probe, chosen) if isinstance(method, str) else method
+    asked = as_method(method, fitted)
     site, baseline = fitted.probe.site_index(chosen), fitted.probe.baseline(chosen)
+    baseline = None if baseline is None else baseline.detach()
     found: dict[int, Tensor] = {}
     for chunk, batch in chunks(fitted, examples, batch_size):
-        question = Question(fitted.model, fitted.task, batch, site, None if baseline is None else baseline.detach())
+        question = Question(fitted.model, fitted.task, batch, site, baseline, chosen)
         found |= _by_row(chunk, asked(question).cpu(), len(examples))
     return [found[row] for row in range(len(examples))]
 
@@ -60,20 +58,31 @@ def _by_row(chunk: Chunk, scores: Float[Tensor, "batch unit"], count: int) -> di
     return dict(zip(chunk.rows, each, strict=True))
 
 
-def make_method(name: str, probe: Probe | None, depth: int) -> Method:
+def as_method(method: Any, fitted: Fit | None) -> Method:
+    """Make a method that is given by name, and refuse what is none."""
+    if isinstance(method, str):
+        return make_method(method, fitted)
+    if not isinstance(method, Method):
+        raise SettingError(
+            f"a method is a name or one made with settings, IntegratedGradients(steps=50), got {method!r}"
+        )
+    return method
+
+
+def make_method(name: str, fitted: Fit | None) -> Method:
     """Make a method of the table; ours are told of the fitted probe, where there is one."""
-    ranks = probe is not None and probe.config.voter == "ranker"
-    if name == "probe" and probe is None:
+    ranked = fitted if fitted is not None and fitted.probe.config.voter == "ranker" else None
+    if name == "probe" and fitted is None:
         raise SettingError("method 'probe' needs a fitted probe: pass what diffmask.fit returned, not the model alone")
-    if name == "ranking" and not ranks:
+    if name == "ranking" and ranked is None:
         raise SettingError(
             "method 'ranking' needs a fitted one: ask about a fit by the recipe ranking, or give, in Python, "
             "RankScores(fit(..., recipe('ranking')).probe)"
         )
-    if name == "comparisons":
-        return Comparisons(probe if ranks else None, depth=depth)
+    if name == "comparisons" and ranked is not None:
+        return Comparisons.after(ranked)
     own: dict[str, type[ProbeScores] | type[RankScores]] = {"probe": ProbeScores, "ranking": RankScores}
-    if name in own and probe is not None:
-        return own[name](probe, depth)
+    if name in own and fitted is not None:
+        return own[name](fitted.probe)
     made: Method = METHODS.get(name)()
     return made

@@ -13,7 +13,7 @@ keep a unit, as RISE takes it: what the other units of a set do is accounted for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Float
@@ -25,6 +25,7 @@ from ..gates.probe import Probe
 from ..masking.mask import run_copies
 from ..objective.worth import ComparisonConfig, worth
 from ..training.draws import unit_noise
+from ..training.fit import Fit
 from ..training.step import Look, look
 from ..types import Batch, split_prediction
 from .method import Question, Signed
@@ -51,6 +52,17 @@ class Comparisons(Signed):
         ComparisonConfig(self.measure, self.most, self.pairs, self.sizes)  # which says what is wrong with them
         if self.batch_size < 1:
             raise SettingError(f"batch_size of comparisons must be at least 1, got {self.batch_size}")
+
+    @classmethod
+    def after(cls, ranked: Fit, **settings: Any) -> Comparisons:
+        """Go on from a fit by the recipe `ranking`, comparing as it learned to: what two measures say does not add up.
+
+        >>> Comparisons.after(ranked, pairs=500)      # doctest: +SKIP
+        """
+        learned = ranked.config.comparison
+        return cls(
+            ranked.probe, **{**{name: getattr(learned, name) for name in ("measure", "most", "sizes")}, **settings}
+        )
 
     @torch.no_grad()
     def signed(self, question: Question) -> Float[Tensor, "batch unit"]:

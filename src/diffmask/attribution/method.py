@@ -24,10 +24,16 @@ class Question:
     batch: Batch
     depth: int
     baseline: Float[Tensor, " *position hidden"] | None  # None: knocked out of all attention
+    reads: int | None = None  # up to which depth a probe is asked to read; None: up to the site
 
     @property
     def site_name(self) -> str:
         return self.model.sites.names[self.depth]
+
+    def depth_of_probe(self, own: int | None) -> int:
+        """Return up to which depth a probe reads: its own if it has one, or the one it is asked about."""
+        asked = self.depth if self.reads is None else self.reads
+        return asked if own is None else own
 
     def path_start(self, state: Float[Tensor, "batch position hidden"]) -> Float[Tensor, "batch position hidden"]:
         """Return where a path of states starts: at the baseline, or at zero where nothing stands in."""

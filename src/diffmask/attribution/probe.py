@@ -28,5 +28,5 @@ class ProbeScores(Method):
     def __call__(self, question: Question) -> Float[Tensor, "batch unit"]:
         with question.model.frozen():
             seen = look(question.model, question.task, question.batch)
-        depth = question.depth if self.depth is None else self.depth
+        depth = question.depth_of_probe(self.depth)
         return self.probe(seen.reading, depth).exact_keep_probability() * question.batch.valid

@@ -33,5 +33,5 @@ class RankScores(Signed):
 
 def say_rank(probe: Probe, seen: Look, question: Question, depth: int | None = None) -> Float[Tensor, "batch unit"]:
     """Return what the rankers of a probe say at a depth, or at the one that is asked about; 0 on padding."""
-    found = probe.rank(seen.reading, question.depth if depth is None else depth)
+    found = probe.rank(seen.reading, question.depth_of_probe(depth))
     return torch.where(seen.batch.valid, found, 0)

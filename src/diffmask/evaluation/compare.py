@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..attribution.attribute import make_method
+from ..attribution.attribute import as_method
 from ..attribution.method import Method
 from ..errors import SettingError
 from ..models.adapter import Adapter
@@ -71,8 +71,8 @@ def compare(
         subject = about_model(model, data, depth, baseline, **how)
     judges = _named("metric", metrics, lambda name: METRICS.get(name)())
     _check_marks(judges, {"truth": truth, "rationale": rationale})
-    probe, reads = (None, 0) if subject.probe is None else (subject.probe.probe, subject.probe.depth or 0)
-    rivals = _named("method", methods, lambda name: make_method(name, probe, reads))
+    fitted = model if isinstance(model, Fit) else None
+    rivals = {name: as_method(each, fitted) for name, each in _named("method", methods, str).items()}
     setting = {**subject.describe(), "seed": seed}
     rows = range(len(subject.examples))
     batches = [rows[start : start + batch_size] for start in rows[::batch_size]]

@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..attribution.method import Method, Question
-from ..attribution.probe import ProbeScores
 from ..errors import DataError, SettingError
 from ..explaining.explain import check_depth
 from ..models.adapter import Adapter
@@ -35,7 +34,7 @@ class Subject:
     removal: Removal
     truth: Marks | None = None
     rationale: Marks | None = None
-    probe: ProbeScores | None = None
+    reads: int | None = None  # up to which depth a probe reads
 
     def __post_init__(self) -> None:
         if not len(self.examples):
@@ -44,7 +43,7 @@ class Subject:
     def question(self, rows: Sequence[int]) -> Question:
         """Ask about some of the examples."""
         batch = self.task.collate([self.examples[row] for row in rows]).to(self.model.device)
-        return Question(self.model, self.task, batch, self.site, self.baseline)
+        return Question(self.model, self.task, batch, self.site, self.baseline, self.reads)
 
     def case(self, method: Method, question: Question, scores: Float[Tensor, "batch unit"]) -> Case:
         """Put scores beside all that a metric may ask about them."""
@@ -57,7 +56,7 @@ class Subject:
         return {
             "examples": len(self.examples),
             "site": question.site_name,
-            "depth": self.site if self.probe is None else self.probe.depth,
+            "depth": self.site if self.reads is None else self.reads,
             "removal": self.removal.describe(question),
         }
 
@@ -71,8 +70,7 @@ def about_probe(
         baseline = found.detach()
     task, examples = (data, data.validation) if isinstance(data, Task) else (fitted.task, data)
     check_several(examples)
-    site, probe = fitted.probe.site_index(chosen), ProbeScores(fitted.probe, chosen)
-    return Subject(fitted.model, task, examples, site, baseline, probe=probe, **more)
+    return Subject(fitted.model, task, examples, fitted.probe.site_index(chosen), baseline, reads=chosen, **more)
 
 
 def about_model(

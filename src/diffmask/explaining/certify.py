@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -30,16 +31,16 @@ def certify(
     depth: int | str = -1,
     margin: float | None = None,
     decision: bool = False,
-    order: Sequence[Float[Tensor, " _"]] | None = None,
+    order: Any = None,
     batch_size: int = 64,
 ) -> list[Explanation]:
     """Explain each example with a kept set whose margin has been measured, and if `decision` with the same decision.
 
-    A batch of examples with up to n units costs at most ⌈log₂ n⌉ + 2 masked passes: each example bisects on how many
-    of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant for
-    the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
+    A batch of examples with up to n units costs at most ⌈log₂(n + 1)⌉ + 2 masked passes: each example bisects on how
+    many of its highest-scored units to keep, between what the probe kept and everything. What the probe keeps is meant
+    for the margin it was fitted to; under a `margin` of the caller's only its order counts, and fewer may be kept.
 
-    An `order` of the caller's, a score for each unit of each example such as `attribute` returns, is cut instead of
+    An `order` of the caller's, for each example a score for each unit such as `attribute` returns, is cut instead of
     the probe's, and stands in `info["order"]` of the explanation, whose `scores` remain the probe's.
     """
     check_fit(fitted)
@@ -47,8 +48,7 @@ def certify(
     fewer = margin is not None or order is not None
     fitted = fitted if margin is None else with_margin(fitted, margin)
     constraint = constraint_of(fitted, decision)
-    if order is not None and len(order) != len(examples):
-        raise DataError(f"order has the scores of {len(order)} examples, and {len(examples)} are explained")
+    order = None if order is None else as_order(order, len(examples))
     found: dict[int, Explanation] = {}
     with fitted.model.frozen():
         for chunk, batch in chunks(fitted, examples, batch_size):
@@ -63,7 +63,23 @@ def certify(
     return explained if order is None else [_ordered_by(*pair) for pair in zip(explained, order, strict=True)]
 
 
-def laid_out(order: Sequence[Float[Tensor, " _"]], chunk: Chunk, count: int) -> Float[Tensor, "batch unit"]:
+def as_order(order: Any, count: int) -> list[Tensor]:
+    """Return the scores of each example as a tensor, whatever kind of numbers they are."""
+    if not isinstance(order, Sequence | Tensor | np.ndarray):
+        raise DataError(f"order takes a list with the scores of each example, got {type(order).__name__}")
+    if len(order) != count:
+        raise DataError(f"order has the scores of {len(order)} examples, and {count} are explained")
+    return [_numbers(scores, row, count) for row, scores in enumerate(order)]
+
+
+def _numbers(scores: Any, row: int, count: int) -> Tensor:
+    try:
+        return torch.as_tensor(scores).detach().cpu().double()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ExampleError(f"order takes a number for each unit, got {type(scores).__name__}", row, count) from error
+
+
+def laid_out(order: Sequence[Float[Tensor, " ..."]], chunk: Chunk, count: int) -> Float[Tensor, "batch unit"]:
     """Put the scores of a chunk's examples beside each other, 0 on padding; refuse what orders no units of theirs."""
     for row, real in zip(chunk.rows, chunk.valid.sum(1).tolist(), strict=True):
         if order[row].shape != (real,):
@@ -73,7 +89,7 @@ def laid_out(order: Sequence[Float[Tensor, " _"]], chunk: Chunk, count: int) -> 
                 "order has a score that is NaN or infinite, which comes before or behind none", row, count
             )
     together = torch.zeros(chunk.valid.shape, dtype=torch.float64)
-    together[chunk.valid] = torch.cat([order[row].detach().cpu().double() for row in chunk.rows])
+    together[chunk.valid] = torch.cat([order[row] for row in chunk.rows])
     return together
 
 

@@ -104,11 +104,13 @@ def no_cache(modules: Iterable[nn.Module]) -> Iterator[None]:
 
     The configuration says so, since not every model hands the argument of that name on.
     """
-    configs: dict[int, Any] = {id(config): config for module in modules if (config := getattr(module, "config", None))}
-    before = {key: config.use_cache for key, config in configs.items() if hasattr(config, "use_cache")}
-    for key in before:
-        configs[key].use_cache = False
+    found = (getattr(module, "config", None) for module in modules)
+    known = (config for config in found if hasattr(config, "model_type") and hasattr(config, "use_cache"))
+    configs: dict[int, Any] = {id(config): config for config in known}  # parts of a model may share one
+    before = {key: config.use_cache for key, config in configs.items()}
     try:
+        for key in before:
+            configs[key].use_cache = False
         yield
     finally:
         for key, kept in before.items():

@@ -18,7 +18,9 @@ from ..errors import DataError
 from . import TABLES
 
 KEYS = ("study", "command", "seeds", "summary", "rows")
-SLOT = re.compile(r"(?P<begin><!-- table: (?P<path>[^\s#]+)(?P<part>#\w+)? -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+SLOT = re.compile(
+    r"(?P<begin><!-- table: (?P<path>[^\s#]+)(?P<part>#[\w-]+)? -->\n).*?(?P<end><!-- end -->)", re.DOTALL
+)
 
 
 def fill(text: str, root: Path) -> str:

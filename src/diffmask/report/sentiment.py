@@ -31,7 +31,8 @@ def table(result: Mapping[str, Any]) -> str:
     ]
     for kind, name in KINDS.items():
         for margin in result["margins"]:
-            rows = _rows(result, kind, margin)
+            if not (rows := _rows(result, kind, margin)):
+                continue  # one of the jobs a stopped study has left
             spread = _spread(result["stability"][kind]) if margin == min(result["margins"]) else "–"
             seeds = str(len({row["seed"] for row in rows}))
             lines += [_line(f"{name}, {way}, {margin}", seeds, *_cells(rows, how), spread) for way, how in WAYS.items()]

@@ -33,7 +33,7 @@ def words(explanation: Explanation) -> Explanation:
         kept=kept,
         verification=explanation.verification if whole else None,
         certified=explanation.certified and whole,
-        info=_info(explanation, whole),
+        info={**_info(explanation, whole), **_order(explanation, groups)},
     )
     return merged if len(groups) < len(texts) else explanation
 
@@ -57,6 +57,12 @@ def _info(explanation: Explanation, whole: bool) -> dict[str, object]:
     if whole or explanation.verification is None:
         return dict(explanation.info)
     return {**explanation.info, "verified_pieces": asdict(explanation.verification)}
+
+
+def _order(explanation: Explanation, groups: Sequence[Sequence[int]]) -> dict[str, object]:
+    """Score words in the order that a set was cut from, if it was not the probe's own."""
+    order = explanation.info.get("order")
+    return {} if order is None else {"order": [max(order[piece] for piece in group) for group in groups]}
 
 
 def dataframe(explanation: Explanation) -> DataFrame:

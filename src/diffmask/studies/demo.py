@@ -102,8 +102,9 @@ def methods(fitted: Fit, seed: int) -> dict[str, Method]:
 def _row(fitted: Fit, seen: Look, name: str, method: Method, explanation: Explanation) -> dict[str, Any]:
     """Keep a method's highest units, as many as the probe kept, and run the model on them alone."""
     depth = explanation.depth
-    where = depth if name == OURS else fitted.model.sites.names.index(fitted.probe.site_name(depth))
-    question = Question(fitted.model, fitted.task, seen.batch, where, _baseline(fitted, depth))
+    question = Question(
+        fitted.model, fitted.task, seen.batch, fitted.probe.site_index(depth), _baseline(fitted, depth), depth
+    )
     scores, seconds = _timed(method, question)
     keep = highest(scores, seen.batch.valid, explanation.kept.sum().view(1).to(scores.device))
     measured = measure(fitted, seen, depth, keep)
