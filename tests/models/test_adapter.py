@@ -6,7 +6,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel, RwkvConfig, RwkvForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    RwkvConfig,
+    RwkvForCausalLM,
+    SiglipVisionConfig,
+)
 
 from diffmask.errors import SiteError
 from diffmask.models.adapter import Adapter
@@ -270,6 +279,29 @@ def test_a_list_of_embeddings_is_no_list_of_blocks():
             self.blocks = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
 
     assert adapt(Page()).sites.names == ("words", "blocks.0:input", "blocks.0", "blocks.1")
+
+
+def test_a_list_of_lists_is_no_list_of_blocks():
+    class Funnel(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(7, 2)
+            self.stages = nn.ModuleList(nn.ModuleList(nn.Linear(2, 2) for _ in range(2)) for _ in range(3))
+
+    assert adapt(Funnel()).sites.names == ("words", "stages.0.0:input", "stages.0.0", "stages.0.1")
+
+
+def test_of_a_model_that_sees_and_reads_the_blocks_that_read_are_sites():
+    common = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    sees = SiglipVisionConfig(**common, num_hidden_layers=5, image_size=8, patch_size=4)
+    reads = LlamaConfig(**common, num_hidden_layers=2, vocab_size=20)
+    model = LlavaForConditionalGeneration(
+        LlavaConfig(vision_config=sees, text_config=reads, image_token_index=19)
+    ).eval()
+    batch = Batch({"input_ids": torch.arange(12).view(2, 6)}, torch.ones(2, 6, dtype=torch.bool))
+    names = adapt(model, example=batch).sites.names  # which runs it, and would say which site it does not reach
+    assert len(names) == 4 and all("language_model" in name for name in names)
+    assert adapt(model).blocks == list(model.model.language_model.layers)
 
 
 def test_a_list_that_repeats_one_block_has_one_site_per_call(batch):

@@ -18,12 +18,16 @@ WRITTEN = {"decoder_input_ids", "decoder_inputs_embeds", "labels"}  # what says 
 
 
 def recomputed(module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a forward that keeps nothing for the backward pass; a frozen model draws nothing at random."""
+    """Return a forward that keeps nothing for the backward pass; a frozen model draws nothing at random.
+
+    What is computed twice must not fill a cache, which a few models make though they are told to keep none.
+    """
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*args, **kwargs)
+        kwargs = {name: None if hasattr(value, "get_seq_length") else value for name, value in kwargs.items()}
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
 
     return run

@@ -16,7 +16,7 @@ from torch import nn
 from ..errors import SiteError
 from ..registry import unknown
 from .sites import Site, trace
-from .vision import find_patch_sites, reads_images
+from .vision import find_patch_sites, first_convolution, reads_images
 
 Named = tuple[str, nn.Module]
 
@@ -24,9 +24,10 @@ Named = tuple[str, nn.Module]
 def find_sites(model: nn.Module) -> list[Site]:
     """Find the input embeddings before position, what enters the first block, and what leaves each block."""
     where, part = input_part(model)
+    blocks = _blocks(part, reads_images(model))
     if reads_images(model):
-        return find_patch_sites(model, [(where + name, block) for name, block in _blocks(part)])
-    embedding, blocks = _input_embedding(part), _blocks(part)
+        return find_patch_sites(model, [(where + name, block) for name, block in blocks])
+    embedding = _input_embedding(part)
     if embedding is None and not blocks:
         raise SiteError(
             f"no sites found in {type(model).__name__}: it has no nn.Embedding, no nn.ModuleList of equal blocks and "
@@ -47,7 +48,11 @@ def blocks_beside(model: nn.Module, sites: Sequence[Site]) -> list[Site]:
     chosen = {site.module for site in sites if site.side == "output"}
     repeated = {site.module for site in sites if site.calls > 1}
     _, part = input_part(model)
-    free = [pair for pair in _blocks(part) if pair[1] not in chosen and not repeated & set(pair[1].modules())]
+    free = [
+        pair
+        for pair in _blocks(part, reads_images(model))
+        if pair[1] not in chosen and not repeated & set(pair[1].modules())
+    ]
     return [Site(f"passed: {name}", block, optional=True) for name, block in free]
 
 
@@ -135,11 +140,13 @@ def _said_positions(config: Any) -> int | None:
     return next((count for count in said if isinstance(count, int) and count > 0), None)  # XLNet says −1
 
 
-def _blocks(part: nn.Module) -> list[Named]:
+def _blocks(part: nn.Module, images: bool) -> list[Named]:
     """Return the longest list of equal blocks that is in no other, or else the recurrent layers."""
     lists = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.ModuleList) and _equal(m)]
     inner = {m for _, outer in lists for m in outer.modules() if m is not outer}  # such as a block's experts
     lists = [(name, m) for name, m in lists if m not in inner]
+    away = _other_models(part, images)
+    lists = [(name, m) for name, m in lists if m not in away] or lists
     if not lists:
         return [(name, m) for name, m in part.named_modules() if isinstance(m, nn.RNNBase)]
     name, longest = max(lists, key=lambda pair: len(pair[1]))
@@ -147,10 +154,18 @@ def _blocks(part: nn.Module) -> list[Named]:
     return [(f"{name}.{i}" if name else str(i), block) for block, i in reversed(first.items())]
 
 
+def _other_models(part: nn.Module, images: bool) -> set[nn.Module]:
+    """Return what belongs to models inside that read something else, such as the pictures beside a text."""
+    embedding = _input_embedding(part)
+    entrance = first_convolution(part) if images else embedding and embedding[1]
+    models = [m for m in part.modules() if m is not part and hasattr(m, "base_model_prefix")]  # transformers' own
+    return {m for other in models if entrance not in set(other.modules()) for m in other.modules()}
+
+
 def _equal(blocks: nn.ModuleList) -> bool:
-    """Say whether these may be blocks; a list of embeddings, such as one for each tag of a page, is none."""
+    """Say whether these may be blocks; a list of embeddings, one for each tag of a page, is none, nor one of lists."""
     kinds = {type(block) for block in blocks}
-    return len(kinds) == 1 and not issubclass(kinds.pop(), nn.Embedding)
+    return len(kinds) == 1 and not issubclass(kinds.pop(), nn.Embedding | nn.ModuleList)
 
 
 def check_time_last(sites: Sequence[Site]) -> None:

@@ -37,13 +37,13 @@ def reads_images(model: nn.Module) -> bool:
 
 def projection_of(model: nn.Module) -> nn.Conv2d | None:
     """Return the convolution that makes patches of an image, if the model has one."""
-    conv = _first_convolution(model) if reads_images(model) else None
+    conv = first_convolution(model) if reads_images(model) else None
     return conv if conv is not None and _cuts(conv) else None
 
 
 def find_patch_sites(model: nn.Module, blocks: Sequence[tuple[str, nn.Module]]) -> list[Site]:
     """Find the patches before position, what enters the first block, and what leaves each block."""
-    kind, conv = type(model).__name__, _first_convolution(model)
+    kind, conv = type(model).__name__, first_convolution(model)
     if conv is None:
         raise _refusal(f"{kind} cuts no image into patches by a convolution")
     if not _cuts(conv):
@@ -194,7 +194,8 @@ def _other_images(model: nn.Module, inputs: Mapping[str, Any]) -> str:
     )
 
 
-def _first_convolution(model: nn.Module) -> nn.Conv2d | None:
+def first_convolution(model: nn.Module) -> nn.Conv2d | None:
+    """Return the convolution that sees the pixels."""
     return next((module for module in model.modules() if isinstance(module, nn.Conv2d)), None)
 
 

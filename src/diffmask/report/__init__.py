@@ -7,6 +7,8 @@ from ..registry import Registry
 TABLES = Registry(
     "table",
     {
+        "architectures": "diffmask.report.architectures:table",
+        "architectures#others": "diffmask.report.architectures:others",
         "attention-cost": "diffmask.report.plain_results:attention_cost",
         "cifar10": "diffmask.report.cifar10:table",
         "digits": "diffmask.report.digits:table",
@@ -29,6 +31,7 @@ TABLES = Registry(
 PICTURES = Registry(
     "picture",
     {
+        "architectures": "diffmask.report.plain_results:none",
         "attention-cost": "diffmask.report.plain_results:none",
         "cifar10": "diffmask.report.cifar10:pictures",
         "digits": "diffmask.report.digits:pictures",

@@ -1,0 +1,167 @@
+"""Which classes of transformers can be explained: every one that a small random model can be made of is asked.
+
+    python -m benchmarks.architectures --jobs 2      # writes results/architectures.json
+
+A class passes if sites are found without help, and at each of them a state replaced by itself changes nothing, another
+one changes the same whether the model is run anew or resumed there, a gradient comes back, and recomputed blocks give
+the same one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers.models.auto import modeling_auto
+
+from benchmarks.small_models import IMAGES, NotBuiltError, build
+from diffmask.errors import DiffMaskError
+from diffmask.models.adapter import Adapter
+from diffmask.models.adapting import adapt
+from diffmask.models.sites import States, capture, replace, resume
+from diffmask.studies.result import write_result
+from diffmask.types import Batch
+
+MAPPINGS = {
+    "text classification": "SEQUENCE_CLASSIFICATION",
+    "token classification": "TOKEN_CLASSIFICATION",
+    "question answering": "QUESTION_ANSWERING",
+    "next token": "CAUSAL_LM",
+    "text to text": "SEQ_TO_SEQ_CAUSAL_LM",
+    IMAGES: "IMAGE_CLASSIFICATION",
+}
+SECONDS = 120  # that a class may take
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One class of transformers, by the name of its configuration, and what it does."""
+
+    name: str
+    kind: str
+    task: str
+
+
+def all_classes() -> list[Asked]:
+    """List every class of every task that has an example of ours, each once."""
+    found: dict[str, Asked] = {}
+    for task, mapping in MAPPINGS.items():
+        for kind, names in getattr(modeling_auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").items():
+            for name in (names,) if isinstance(names, str) else names:
+                found.setdefault(name, Asked(name, kind, task))
+    return list(found.values())
+
+
+def ask(asked: Asked) -> dict[str, Any]:
+    """Say what became of one class, and why."""
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SECONDS)
+    try:
+        outcome, why, sites = examine(asked)
+    finally:
+        signal.alarm(0)
+    return {"class": asked.name, "task": asked.task, "outcome": outcome, "sites": sites, "why": why}
+
+
+def examine(asked: Asked) -> tuple[str, str, int]:
+    """Build a small model of a class, and put it to the exam."""
+    try:
+        model, batch = build(asked.name, asked.kind, asked.task)
+    except (NotBuiltError, TimeoutError) as error:
+        return "not built", str(error), 0
+    try:
+        adapter = adapt(model, example=None if asked.task == IMAGES else batch)
+        wrong = next(failures(adapter, batch), None)
+    except DiffMaskError as error:
+        return "refused", str(error), 0
+    except Exception as error:
+        return "fails", f"{type(error).__name__}: {error}"[:160], 0
+    return ("passes", "", len(adapter.sites)) if wrong is None else ("fails", wrong, len(adapter.sites))
+
+
+def failures(adapter: Adapter, batch: Batch) -> Iterator[str]:
+    """Say what is wrong at which site."""
+    with adapter.frozen():
+        with torch.no_grad(), capture(adapter.sites) as states:
+            original = answer(adapter, batch)
+        for site in adapter.sites:
+            state = states[site.name]
+            other = state * torch.linspace(-2, 2, state.shape[-1]).to(state)  # not by a constant: norms take it out
+            same = [given(adapter, batch, site, state, states, resumed) for resumed in (False, True)]
+            changed = [given(adapter, batch, site, other, states, resumed) for resumed in (False, True)]
+            if not all(torch.allclose(found, original, atol=1e-5) for found in same):
+                yield f"{site.name}: a state replaced by itself changes the answer"
+            if not torch.allclose(*changed, rtol=1e-3, atol=1e-4):
+                yield f"{site.name}: resuming there is not running anew"
+        if not any(torch.isfinite(found).all() and found.any() for found in slopes(adapter, batch, states)):
+            yield f"{adapter.sites[0].name}: no gradient comes back"
+        if not torch.allclose(*slopes(adapter, batch, states), rtol=1e-3, atol=1e-5):
+            yield f"{adapter.sites[0].name}: another gradient where blocks are computed again"
+
+
+@torch.no_grad()
+def given(adapter: Adapter, batch: Batch, site: Any, state: Tensor, states: States, resumed: bool) -> Tensor:
+    with resume(site, state, states) if resumed else replace(site, state):
+        return answer(adapter, batch)
+
+
+def slopes(adapter: Adapter, batch: Batch, states: States) -> Iterator[Tensor]:
+    """Return the gradient at the first site, by kept activations and by recomputed ones."""
+    first = adapter.sites[0]
+    for recomputed in (False, True):
+        state = states[first.name].clone().requires_grad_(True)
+        with adapter.recomputing(recomputed), replace(first, state):
+            answer(adapter, batch).square().sum().backward()
+        assert state.grad is not None
+        yield state.grad
+
+
+def answer(adapter: Adapter, batch: Batch) -> Tensor:
+    """Return what a model says of what is real."""
+    output = adapter(batch)
+    said: Tensor = output[0].float()
+    per_unit = said.dim() > 1 and said.shape[:2] == batch.valid.shape
+    return said[batch.valid] if per_unit else said
+
+
+def _too_long(*_: Any) -> None:
+    raise TimeoutError(f"took more than {SECONDS} seconds")
+
+
+def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Count what became of the classes, of all and of each task."""
+    counts = {task: dict(Counter(row["outcome"] for row in rows if row["task"] == task)) for task in MAPPINGS}
+    return {"classes": len(rows), **dict(Counter(row["outcome"] for row in rows)), "tasks": counts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--output", type=Path, default=Path("results/architectures.json"))
+    parser.add_argument("--only", nargs="*", help="names of classes")
+    options = parser.parse_args()
+    classes = [asked for asked in all_classes() if not options.only or asked.name in options.only]
+    rows = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for number, row in enumerate(pool.map(ask, classes), 1):
+            rows.append(row)
+            print(f"{number}/{len(classes)} {row['class']}: {row['outcome']} {row['why'][:120]}", flush=True)
+    command = "python -m benchmarks.architectures"
+    write_result(options.output, "architectures", command, [0], summarise(rows), rows)
+
+
+if __name__ == "__main__":
+    main()
