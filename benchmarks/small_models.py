@@ -13,9 +13,9 @@ from transformers import CONFIG_MAPPING, PretrainedConfig
 from diffmask.types import Batch
 
 UNITS, MOST_WEIGHTS = 6, 150_000_000
-NAMES = {  # what classes call the same thing
-    48: ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "emb_dim", "word_embed_proj_dim"),
-    64: (
+NAMES = {  # what classes call the same thing; so that heads times their width is the width, and a quarter of it is even
+    96: ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "emb_dim", "word_embed_proj_dim"),
+    128: (
         "intermediate_size",
         "d_ff",
         "ffn_dim",
@@ -27,22 +27,33 @@ NAMES = {  # what classes call the same thing
     ),
     16: ("moe_intermediate_size", "shared_expert_intermediate_size", "embedding_size"),
     2: (
-        *("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layer", "n_layers", "encoder_layers"),
+        *(
+            "num_hidden_layers",
+            "num_layers",
+            "num_decoder_layers",
+            "n_layer",
+            "n_layers",
+            "encoder_layers",
+            "num_labels",
+        ),
         *("decoder_layers", "num_experts_per_tok", "n_group", "topk_group", "first_k_dense_replace"),
     ),
-    4: ("num_attention_heads", "num_heads", "n_head", "n_heads", "num_key_value_heads", "rotary_dim"),
+    4: ("num_attention_heads", "n_head", "n_heads", "num_key_value_heads", "rotary_dim"),
     6: ("encoder_attention_heads", "decoder_attention_heads"),
-    8: ("head_dim", "d_kv", "patch_size", "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    8: ("num_heads", "patch_size", "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    24: ("head_dim", "d_kv"),
     99: ("vocab_size",),
     72: ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "image_size"),
-    3: ("num_labels",),
     0: ("pad_token_id",),
     1: ("bos_token_id", "cls_token_id"),
     5: ("eos_token_id", "sep_token_id"),
 }
 SIZES = {name: size for size, names in NAMES.items() for name in names}
 SHAPES = ("head_dim", "d_kv", "patch_size", "embedding_size")  # what some classes count from other sizes
-ATTEMPTS = ((), SHAPES, ("max_position_embeddings",), ("intermediate_size", *SHAPES), tuple(SIZES))  # what is left out
+ATTEMPTS = (  # which of them are left out, where that is needed
+    *((), SHAPES, ("max_position_embeddings",), ("intermediate_size", *SHAPES)),
+    *(("num_hidden_layers", "num_layers"), ("num_hidden_layers", "num_layers", *SHAPES), tuple(SIZES)),
+)
 IMAGES = "image classification"
 
 
@@ -52,7 +63,8 @@ class NotBuiltError(Exception):
 
 def build(name: str, kind: str, task: str) -> tuple[nn.Module, Batch]:
     """Make a small random model of a class, and a batch that it was seen to run on."""
-    model_class, config_class = getattr(transformers, name), CONFIG_MAPPING[kind]
+    model_class = getattr(transformers, name)
+    config_class = model_class.config_class or CONFIG_MAPPING[kind]  # of a model with parts, that of the part
     reasons = []
     for left_out, wide in product(ATTEMPTS, (True, False)):
         try:
@@ -67,9 +79,13 @@ def build(name: str, kind: str, task: str) -> tuple[nn.Module, Batch]:
 
 @torch.no_grad()
 def check_runs(model: nn.Module, batch: Batch) -> None:
-    """Run a model as it is, without diffmask."""
-    if not model(**(batch.inputs | begun(model)))[0].isfinite().all():
+    """Run a model as it is, without diffmask, and see that it answers, and otherwise where it reads something else."""
+    name, read = next(iter(batch.inputs.items()))
+    answers = [model(**(batch.inputs | begun(model) | {name: given}))[0] for given in (read, read.flip(0))]
+    if not answers[0].isfinite().all():
         raise NotBuiltError("answers with NaN or infinity")
+    if torch.equal(*answers):
+        raise NotBuiltError("answers the same whatever it reads")
 
 
 def small(config_class: type[PretrainedConfig], left_out: tuple[str, ...]) -> PretrainedConfig:
