@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/docs
 DEMO := $(VENV)/.demo
+PAGES := README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md docs/method.md docs/which-models.md
 
 .PHONY: help install demo test check format bench study embedded tables docs all clean
 
@@ -34,7 +35,7 @@ check: $(STAMP)  ## Lint, formatting, types, and that README and docs agree with
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/diffmask tables --check README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md docs/method.md
+	$(BIN)/diffmask tables --check $(PAGES)
 	$(SITE) --quiet
 
 format: $(STAMP)  ## Format the code
@@ -56,7 +57,7 @@ embedded: $(STAMP)  ## Make the embedded model and its probes again (needs DIFFM
 	rm -f src/diffmask/embedded/sentiment/seed-*.json src/diffmask/embedded/sentiment/trained.json
 
 tables: $(STAMP)  ## Fill the tables in README and docs from results/
-	$(BIN)/diffmask tables README.md docs/who-is-right.md docs/explanations.md docs/performance.md docs/attention.md docs/vision.md docs/method.md
+	$(BIN)/diffmask tables $(PAGES)
 
 docs: $(STAMP)  ## Build the documentation into build/docs; open build/docs/index.html
 	$(SITE)

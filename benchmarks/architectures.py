@@ -3,17 +3,17 @@
     python -m benchmarks.architectures --jobs 2      # writes results/architectures.json
 
 A class passes if sites are found without help, and at each of them a state replaced by itself changes nothing, another
-one changes the same whether the model is run anew or resumed there, a gradient comes back, and recomputed blocks give
-the same one.
+one changes the same whether the model is run anew or resumed there; if a gradient comes back, and recomputed blocks
+give the same one; and if a probe over the inputs and one over hidden states are fitted, for two steps, and explain.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,16 +21,13 @@ from typing import Any
 
 import torch
 import transformers
-from torch import Tensor
 from transformers.models.auto import modeling_auto
 
+from benchmarks.exam import explain_briefly, failures
 from benchmarks.small_models import IMAGES, NotBuiltError, build
 from diffmask.errors import DiffMaskError
-from diffmask.models.adapter import Adapter
 from diffmask.models.adapting import adapt
-from diffmask.models.sites import States, capture, replace, resume
 from diffmask.studies.result import write_result
-from diffmask.types import Batch
 
 MAPPINGS = {
     "text classification": "SEQUENCE_CLASSIFICATION",
@@ -67,6 +64,7 @@ def ask(asked: Asked) -> dict[str, Any]:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     warnings.simplefilter("ignore")
+    logging.getLogger("diffmask").setLevel(logging.ERROR)  # a random model often needs nothing of what it reads
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SECONDS)
     try:
@@ -85,56 +83,12 @@ def examine(asked: Asked) -> tuple[str, str, int]:
     try:
         adapter = adapt(model, example=None if asked.task == IMAGES else batch)
         wrong = next(failures(adapter, batch), None)
+        explain_briefly(adapter, batch)
     except DiffMaskError as error:
         return "refused", str(error), 0
     except Exception as error:
         return "fails", f"{type(error).__name__}: {error}"[:160], 0
     return ("passes", "", len(adapter.sites)) if wrong is None else ("fails", wrong, len(adapter.sites))
-
-
-def failures(adapter: Adapter, batch: Batch) -> Iterator[str]:
-    """Say what is wrong at which site."""
-    with adapter.frozen():
-        with torch.no_grad(), capture(adapter.sites) as states:
-            original = answer(adapter, batch)
-        for site in adapter.sites:
-            state = states[site.name]
-            other = state * torch.linspace(-2, 2, state.shape[-1]).to(state)  # not by a constant: norms take it out
-            same = [given(adapter, batch, site, state, states, resumed) for resumed in (False, True)]
-            changed = [given(adapter, batch, site, other, states, resumed) for resumed in (False, True)]
-            if not all(torch.allclose(found, original, atol=1e-5) for found in same):
-                yield f"{site.name}: a state replaced by itself changes the answer"
-            if not torch.allclose(*changed, rtol=1e-3, atol=1e-4):
-                yield f"{site.name}: resuming there is not running anew"
-        if not any(torch.isfinite(found).all() and found.any() for found in slopes(adapter, batch, states)):
-            yield f"{adapter.sites[0].name}: no gradient comes back"
-        if not torch.allclose(*slopes(adapter, batch, states), rtol=1e-3, atol=1e-5):
-            yield f"{adapter.sites[0].name}: another gradient where blocks are computed again"
-
-
-@torch.no_grad()
-def given(adapter: Adapter, batch: Batch, site: Any, state: Tensor, states: States, resumed: bool) -> Tensor:
-    with resume(site, state, states) if resumed else replace(site, state):
-        return answer(adapter, batch)
-
-
-def slopes(adapter: Adapter, batch: Batch, states: States) -> Iterator[Tensor]:
-    """Return the gradient at the first site, by kept activations and by recomputed ones."""
-    first = adapter.sites[0]
-    for recomputed in (False, True):
-        state = states[first.name].clone().requires_grad_(True)
-        with adapter.recomputing(recomputed), replace(first, state):
-            answer(adapter, batch).square().sum().backward()
-        assert state.grad is not None
-        yield state.grad
-
-
-def answer(adapter: Adapter, batch: Batch) -> Tensor:
-    """Return what a model says of what is real."""
-    output = adapter(batch)
-    said: Tensor = output[0].float()
-    per_unit = said.dim() > 1 and said.shape[:2] == batch.valid.shape
-    return said[batch.valid] if per_unit else said
 
 
 def _too_long(*_: Any) -> None:

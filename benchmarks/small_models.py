@@ -27,18 +27,13 @@ NAMES = {  # what classes call the same thing; so that heads times their width i
     ),
     16: ("moe_intermediate_size", "shared_expert_intermediate_size", "embedding_size"),
     2: (
-        *(
-            "num_hidden_layers",
-            "num_layers",
-            "num_decoder_layers",
-            "n_layer",
-            "n_layers",
-            "encoder_layers",
-            "num_labels",
-        ),
-        *("decoder_layers", "num_experts_per_tok", "n_group", "topk_group", "first_k_dense_replace"),
+        *("num_decoder_layers", "n_layer", "n_layers", "encoder_layers", "decoder_layers", "num_labels"),
+        *("num_experts_per_tok", "n_group", "topk_group", "first_k_dense_replace"),
     ),
-    4: ("num_attention_heads", "n_head", "n_heads", "num_key_value_heads", "rotary_dim"),
+    4: (  # as many layers as some need to have one of each kind
+        *("num_hidden_layers", "num_layers", "num_attention_heads", "n_head", "n_heads", "num_key_value_heads"),
+        "rotary_dim",
+    ),
     6: ("encoder_attention_heads", "decoder_attention_heads"),
     8: ("num_heads", "patch_size", "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
     24: ("head_dim", "d_kv"),
@@ -72,6 +67,8 @@ def build(name: str, kind: str, task: str) -> tuple[nn.Module, Batch]:
             batch = make_batch(model, task)
             check_runs(model, batch)
             return model, batch
+        except TimeoutError:
+            raise
         except Exception as error:  # whatever a class says of sizes that do not go together
             reasons.append(f"{type(error).__name__}: {error}")
     raise NotBuiltError(" ".join(reasons[0].split())[:160])

@@ -8,7 +8,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.architectures import Asked, all_classes, examine, failures, summarise
+from benchmarks.architectures import Asked, all_classes, examine, summarise
+from benchmarks.exam import failures
 from benchmarks.small_models import IMAGES, build
 
 from diffmask.models.adapting import adapt
@@ -24,6 +25,13 @@ from diffmask.report import TABLES
         ("XLMForSequenceClassification", "xlm", "text classification", "passes", ""),
         ("Gemma3ForSequenceClassification", "gemma3", "text classification", "passes", ""),
         ("ViTForImageClassification", "vit", IMAGES, "passes", ""),
+        (
+            "XLNetForTokenClassification",
+            "xlnet",
+            "token classification",
+            "refused",
+            "let the model put the batch first",
+        ),
         ("ResNetForImageClassification", "resnet", IMAGES, "refused", "is no vision transformer"),
         ("LayoutLMv2ForQuestionAnswering", "layoutlmv2", "question answering", "not built", ""),
     ],
