@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import resource
 import signal
 import warnings
 from collections import Counter
@@ -37,7 +38,7 @@ MAPPINGS = {
     "text to text": "SEQ_TO_SEQ_CAUSAL_LM",
     IMAGES: "IMAGE_CLASSIFICATION",
 }
-SECONDS = 120  # that a class may take
+SECONDS, MEMORY = 120, 10 << 30  # that a class may take
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ def ask(asked: Asked) -> dict[str, Any]:
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     warnings.simplefilter("ignore")
     logging.getLogger("diffmask").setLevel(logging.ERROR)  # a random model often needs nothing of what it reads
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(SECONDS)
     try:
@@ -87,6 +89,8 @@ def examine(asked: Asked) -> tuple[str, str, int]:
     except DiffMaskError as error:
         return "refused", str(error), 0
     except Exception as error:
+        if isinstance(error, TimeoutError) or "can't allocate memory" in str(error):
+            return "not built", "too large or too slow on this machine", 0
         return "fails", f"{type(error).__name__}: {error}"[:160], 0
     return ("passes", "", len(adapter.sites)) if wrong is None else ("fails", wrong, len(adapter.sites))
 

@@ -36,6 +36,7 @@ NAMES = {  # what classes call the same thing; so that heads times their width i
     ),
     6: ("encoder_attention_heads", "decoder_attention_heads"),
     8: ("num_heads", "patch_size", "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    10: ("chunk_size", "mamba_chunk_size"),
     24: ("head_dim", "d_kv"),
     99: ("vocab_size",),
     72: ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "image_size"),

@@ -281,6 +281,38 @@ def test_a_list_of_embeddings_is_no_list_of_blocks():
     assert adapt(Page()).sites.names == ("words", "blocks.0:input", "blocks.0", "blocks.1")
 
 
+class Block(nn.Sequential):
+    """A block of one kind."""
+
+
+class Turns(nn.Module):
+    """Blocks of two kinds in turn, as in models some of whose layers attend; the second kind may be passed by."""
+
+    def __init__(self, skip: bool = False) -> None:
+        super().__init__()
+        self.words, self.skip = nn.Embedding(7, 2), skip
+        kinds = (Block, nn.Sequential, Block)
+        self.layers = nn.ModuleList(kind(nn.Linear(2, 2), nn.Tanh()) for kind in kinds)
+        self.steps = nn.ModuleList([nn.Tanh(), nn.ReLU()] * 4)  # longer, and of two kinds, but they hold nothing
+
+    def forward(self, tokens):
+        state = self.words(tokens)
+        for layer in self.layers:
+            state = state if self.skip and type(layer) is nn.Sequential else layer(state)
+        return state
+
+
+def test_blocks_may_be_of_several_kinds_in_turn(batch):
+    every = ("words", "layers.0:input", "layers.0", "layers.1", "layers.2")
+    assert adapt(Turns()).sites.names == adapt(Turns(), example=batch).sites.names == every
+
+
+def test_a_block_that_was_found_and_is_passed_by_is_no_site_and_one_that_was_named_is_missed(batch):
+    assert adapt(Turns(skip=True), example=batch).sites.names == ("words", "layers.0:input", "layers.0", "layers.2")
+    with pytest.raises(SiteError, match=r"site .layers\.1. was not reached"):
+        adapt(Turns(skip=True), sites=["words", "layers.1"], example=batch)
+
+
 def test_a_list_of_lists_is_no_list_of_blocks():
     class Funnel(nn.Module):
         def __init__(self) -> None:

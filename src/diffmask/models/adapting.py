@@ -64,7 +64,7 @@ def adapt(
     if example is None:
         return adapter
     with torch.no_grad(), adapter.frozen():
-        found = in_order_of_calls(found, lambda: adapter(example))
+        found = in_order_of_calls(found, lambda: adapter(example), found=sites is None)
     adapter = Adapter(model, found, blocks_beside(model, found))
     adapter.processor = processor
     return adapter

@@ -69,30 +69,33 @@ def named_site(model: nn.Module, site: Site | str) -> Site:
     return Site(site, modules[path], "input" if side == "input" else "output")
 
 
-def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any]) -> list[Site]:
+def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any], found: bool = False) -> list[Site]:
     """Order the sites as `run` reaches them; a block that runs several times gets one site per call.
+
+    Of sites that were `found`, blocks that the model passes by, such as those that look at pictures, are left out.
 
     What enters a later call of a shared block is what left the call before, and an embedding that a decoder uses
     too has met the inputs in its first call: of these, only the first is a site.
     """
     order = trace(sites, run)
-    missing = [site.name for site in sites if site not in order]
+    started = any(site.side == "output" and not isinstance(site.module, nn.Embedding) for site in order)
+    missing = [site.name for site in sites if site not in order and not (found and started and site.side == "output")]
     if missing:
         raise SiteError(
             f"site '{missing[0]}' was not reached when the model ran on the example: leave it out. If it was found, "
             "not named by you, the model passes it by or calls its forward itself, where nothing can be read: name "
             'modules that it calls, each with one state per unit: adapt(model, sites=["embeddings", …])'
         )
-    calls, turn, found = Counter(order), Counter[Site](), []
+    calls, turn, ordered = Counter(order), Counter[Site](), list[Site]()
     for site in order:
         call, turn[site] = turn[site], turn[site] + 1
         if calls[site] == 1:
-            found.append(site)
+            ordered.append(site)
         elif site.side == "output" and not isinstance(site.module, nn.Embedding):
-            found.append(replace(site, name=f"{site.name}@{call}", call=call, calls=calls[site]))
+            ordered.append(replace(site, name=f"{site.name}@{call}", call=call, calls=calls[site]))
         elif call == 0:
-            found.append(replace(site, calls=calls[site]))
-    return found
+            ordered.append(replace(site, calls=calls[site]))
+    return ordered
 
 
 def input_part(model: nn.Module) -> Named:
@@ -141,8 +144,8 @@ def _said_positions(config: Any) -> int | None:
 
 
 def _blocks(part: nn.Module, images: bool) -> list[Named]:
-    """Return the longest list of equal blocks that is in no other, or else the recurrent layers."""
-    lists = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.ModuleList) and _equal(m)]
+    """Return the longest list of like blocks that is in no other, or else the recurrent layers."""
+    lists = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.ModuleList) and _alike(m)]
     inner = {m for _, outer in lists for m in outer.modules() if m is not outer}  # such as a block's experts
     lists = [(name, m) for name, m in lists if m not in inner]
     away = _other_models(part, images)
@@ -162,10 +165,15 @@ def _other_models(part: nn.Module, images: bool) -> set[nn.Module]:
     return {m for other in models if entrance not in set(other.modules()) for m in other.modules()}
 
 
-def _equal(blocks: nn.ModuleList) -> bool:
-    """Say whether these may be blocks; a list of embeddings, one for each tag of a page, is none, nor one of lists."""
+def _alike(blocks: nn.ModuleList) -> bool:
+    """Say whether these may be blocks, perhaps of a few kinds in turn, such as some that attend and some that do not.
+
+    A list of embeddings, one for each tag of a page, is none, nor one of lists.
+    """
     kinds = {type(block) for block in blocks}
-    return len(kinds) == 1 and not issubclass(kinds.pop(), nn.Embedding | nn.ModuleList)
+    if any(issubclass(kind, nn.Embedding | nn.ModuleList) for kind in kinds):
+        return False
+    return len(kinds) == 1 or (1 < len(kinds) < len(blocks) and all(any(block.children()) for block in blocks))
 
 
 def check_time_last(sites: Sequence[Site]) -> None:

@@ -29,6 +29,12 @@ def check_around(around: int) -> None:
         raise SettingError(f"around must be 0 or a number of units on each side of a gate's own, got {around!r}")
 
 
+def check_pad_to(pad_to: int) -> None:
+    """Refuse what is no number of tokens."""
+    if not isinstance(pad_to, int) or pad_to < 1:
+        raise SettingError(f"pad_to must be 1 or a number of tokens that batches are padded to, got {pad_to!r}")
+
+
 def check_tokenizer(tokenizer: Any, unit: str, gate: str) -> None:
     """Refuse a tokenizer that makes no batches, or does not find what is gated."""
     name = type(tokenizer).__name__

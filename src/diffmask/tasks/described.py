@@ -26,7 +26,7 @@ TASKS = Registry(
         "image": "diffmask.tasks.images:ImageClassification",
     },
 )
-TEXT = ("labels", "unit", "keep", "gate", "gate_special", "ask", "around", "max_length", "strict")
+TEXT = ("labels", "unit", "keep", "gate", "gate_special", "ask", "around", "pad_to", "max_length", "strict")
 IMAGE = ("labels", "patch", "column", "most_pixels", "interpolate", "size")
 ASKED = ("next-token", "continuation")  # these know where they ask
 TOKENIZER = ("pad_token", "truncation_side")  # what people change on a tokenizer after loading it
@@ -45,6 +45,7 @@ class TaskConfig:
         Literal["nowhere", "first", "last"], "the position whose state gates read too, e.g. first for [CLS]"
     ] = "nowhere"
     around: Annotated[int, "units on each side whose mean state gates read too; 0: none"] = 0
+    pad_to: Annotated[int, "pad batches to a multiple of so many tokens, as a model with windows would"] = 1
     max_length: Annotated[int, "tokens a text is cut to; 0 takes what the tokenizer says"] = 0
     strict: Annotated[bool, "refuse a text that is too long, not cut it"] = False
     interpolate: Annotated[bool, "images: stretch the model's positions to a size of image that is not its own"] = False
@@ -60,7 +61,7 @@ class TaskConfig:
         labels = labels if TASKS.get(self.kind).labelled else None  # of other kinds, a model's labels mean nothing
         if self.kind == "image":
             return {"kind": self.kind, "settings": {"labels": labels, "patch": patch, "interpolate": self.interpolate}}
-        settings = {name: getattr(self, name) for name in ("unit", "keep", "gate", "around", "strict")}
+        settings = {name: getattr(self, name) for name in ("unit", "keep", "gate", "around", "pad_to", "strict")}
         settings |= {"labels": labels, "max_length": self.max_length or None}
         settings |= {} if self.special == "usual" else {"gate_special": self.special == "gated"}
         settings |= {} if self.kind in ASKED else {"ask": self.ask}

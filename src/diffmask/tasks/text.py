@@ -14,11 +14,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from ..errors import DataError
 from ..types import Batch, Bernoulli, Categorical, Prediction, Value
-from .checks import check_around, check_choice, check_fast, check_keep, check_length, check_part, check_tokenizer
+from .checks import (
+    check_around,
+    check_choice,
+    check_fast,
+    check_keep,
+    check_length,
+    check_pad_to,
+    check_part,
+    check_tokenizer,
+)
 from .checks import check_text as check_text
 from .heads import (
     LABELS,
@@ -60,7 +70,8 @@ class TextTask(Task):
     `keep` names words that are never dropped, nor the unit that holds one; of a pair, `gate` may name the one part that
     is gated. Gates read the state of their unit; where a prediction is made at one position, they may read the state
     there too, and `ask` says at which; and the mean state of units on each side, and `around` says of how many.
-    `labels` names the indices the model answers with, for whoever reads.
+    `labels` names the indices the model answers with, for whoever reads. Batches are padded to a multiple of `pad_to`
+    tokens, for models such as Longformer that would lengthen them themselves, to whole windows.
     """
 
     pairs: bool = False  # whether an example has to be a pair
@@ -77,6 +88,7 @@ class TextTask(Task):
         gate_special: bool = True,
         ask: Literal["nowhere", "first", "last"] = "nowhere",
         around: int = 0,
+        pad_to: int = 1,
         max_length: int | None = None,
         strict: bool = False,
         labels: Sequence[str] | None = None,
@@ -86,6 +98,7 @@ class TextTask(Task):
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
         check_around(around)
+        check_pad_to(pad_to)
         check_tokenizer(tokenizer, unit, gate)
         check_several(train)
         check_several(validation)
@@ -95,7 +108,7 @@ class TextTask(Task):
         check_length(tokenizer, self.max_length, self.pairs)
         self.unit, self.keep, self.gate = unit, frozenset(word.lower() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
-        self.around = around
+        self.around, self.pad_to = around, pad_to
         self._special = special_ids(tokenizer)
         self._seen: dict[Any, Encoded] = {}
 
@@ -113,8 +126,9 @@ class TextTask(Task):
         # On the right whatever the tokenizer is set to: absolute positions are counted from the left, padding included,
         # and encoders answer at the first, so padding there would make an example depend on its batch mates.
         how = {"padding": True, "padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
-        padded = self.tokenizer.pad([e.inputs for e in encoded], **how)
+        padded = self.tokenizer.pad([e.inputs for e in encoded], pad_to_multiple_of=self.pad_to, **how)
         place = pad_sequence([torch.tensor(e.place) for e in encoded], batch_first=True, padding_value=-1)
+        place = pad(place, (0, padded["attention_mask"].shape[1] - place.shape[1]), value=-1)
         asks = [e.ask for e in encoded if e.ask is not None]
         ask = torch.tensor(asks) if asks else None
         if self.unit == "token":
