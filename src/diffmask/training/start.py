@@ -121,7 +121,7 @@ def _check_shape(name: str, state: Tensor, batch: Batch) -> None:
     if state.dim() == 3 and state.shape[:2] == batch.shape:
         return
     longer = state.dim() == 3 and len(state) == len(batch) and state.shape[1] > batch.shape[1]
-    padded = f"let the task pad texts as the model does, pad_to={state.shape[1]}"
+    padded = f"if the model lengthens texts to whole windows, let the task do it, pad_to={state.shape[1]}"
     raise SiteError(
         f"site '{name}' holds a state of shape {tuple(state.shape)}, but a batch of {len(batch)} examples with "
         f"{batch.shape[1]} units needs ({len(batch)}, {batch.shape[1]}, hidden): name another site, or "
