@@ -84,8 +84,8 @@ def examine(asked: Asked) -> tuple[str, str, int]:
         return "not built", str(error), 0
     try:
         adapter = adapt(model, example=None if asked.task == IMAGES else batch)
+        explain_briefly(adapter, batch)  # first: it refuses in a sentence what the rest would fail at
         wrong = next(failures(adapter, batch), None)
-        explain_briefly(adapter, batch)
     except DiffMaskError as error:
         return "refused", str(error), 0
     except Exception as error:

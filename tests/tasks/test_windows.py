@@ -32,7 +32,7 @@ def task_of(unit="token", **settings):
 
 
 def test_a_model_with_windows_says_how_the_task_has_to_pad(model):
-    with pytest.raises(SiteError, match=rf"if the model lengthens texts to whole windows, let the task do it, pad_to={WINDOW}"):
+    with pytest.raises(SiteError, match=rf"lengthens texts to whole windows, let the task do it, pad_to={WINDOW}"):
         fit(model, task_of(), recipe("text", **BRIEFLY))
 
 

@@ -9,6 +9,8 @@ from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.models.adapter import Adapter
 from diffmask.models.sites import Site
 from diffmask.objective.objective import Objective, ObjectiveConfig
+from diffmask.settings import change
+from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from diffmask.training.random import batch_indices
 from diffmask.training.start import place_baselines, survey
@@ -88,6 +90,23 @@ def test_a_model_that_nearly_repeats_itself_is_fitted_with_a_warning(caplog):
 def test_nan_in_the_models_output_is_refused_by_name_and_example():
     with pytest.raises(ModelError, match=r"output 'output' is NaN or infinite for .* examples"):
         fit(evidence_model(Broken()), evidence_task(), small_recipe())
+
+
+class Deciding(Evidence):
+    """Answers without a gradient."""
+
+    def forward(self, tokens, valid):
+        with torch.no_grad():
+            return super().forward(tokens, valid)
+
+
+@pytest.mark.parametrize("start", ["ablation", "mean"])
+def test_a_model_from_which_no_gradient_comes_back_is_refused_with_what_learns_without(start):
+    model, task = evidence_model(Deciding()), evidence_task()
+    config = small_recipe(steps=5)
+    with pytest.raises(ModelError, match=r"no gradient comes back from Deciding: .* recipe\("):
+        fit(model, task, change(config, {"start": start}))
+    assert fit(model, task, recipe("ranking", start="mean", steps=2, pairs=1, validate_every=2)).probe is not None
 
 
 def test_a_site_without_one_state_per_unit_is_refused():

@@ -29,5 +29,7 @@ def others(result: Mapping[str, Any]) -> str:
 
 def _reason(row: Mapping[str, Any]) -> str:
     """Take the first sentence, without the name of the class, so that those of one reason stand together."""
-    sentence = row["why"].split(". ")[0].split(": leave it out")[0].split(": name another")[0].replace(row["class"], "…")
-    return str(sentence).replace("|", "\\|")
+    sentence = str(row["why"]).replace(row["class"], "…")
+    for rest in (". ", ": leave it out", ": name another"):
+        sentence = sentence.split(rest)[0]
+    return sentence.replace("|", "\\|")

@@ -18,7 +18,7 @@ from ..objective.objective import Objective
 from ..tasks.task import Task
 from ..types import Batch, check_finite
 from .random import ABLATION, NOISE, generator
-from .step import Look, look
+from .step import Look, check_gradient, look
 
 log = logging.getLogger(__name__)
 
@@ -120,12 +120,12 @@ def _check_order(model: Adapter, seen: Look) -> None:
 def _check_shape(name: str, state: Tensor, batch: Batch) -> None:
     if state.dim() == 3 and state.shape[:2] == batch.shape:
         return
-    longer = state.dim() == 3 and len(state) == len(batch) and state.shape[1] > batch.shape[1]
-    padded = f"if the model lengthens texts to whole windows, let the task do it, pad_to={state.shape[1]}"
+    hint = "let the model put the batch first"
+    if state.dim() == 3 and len(state) == len(batch) and state.shape[1] > batch.shape[1]:
+        hint = f"if the model lengthens texts to whole windows, let the task do it, pad_to={state.shape[1]}"
     raise SiteError(
         f"site '{name}' holds a state of shape {tuple(state.shape)}, but a batch of {len(batch)} examples with "
-        f"{batch.shape[1]} units needs ({len(batch)}, {batch.shape[1]}, hidden): name another site, or "
-        f"{padded if longer else 'let the model put the batch first'}"
+        f"{batch.shape[1]} units needs ({len(batch)}, {batch.shape[1]}, hidden): name another site, or {hint}"
     )
 
 
@@ -182,7 +182,9 @@ def fit_baselines(
         for vector, offsets, site in zip(vectors, probe.baselines.offsets, sites, strict=False):
             stand_in = vector + offsets if len(offsets) > 1 else vector
             masked = seen.masked_at(probe.site_names[site], keep, stand_in)
-            torch.autograd.backward(objective.divergence(seen.original, masked).mean())
+            distances = objective.divergence(seen.original, masked)
+            check_gradient(model, distances)
+            torch.autograd.backward(distances.mean())
         optimizer.step()
     for number, vector in enumerate(vectors):
         probe.baselines.set(number, vector)

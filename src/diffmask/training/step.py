@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from ..errors import ModelError
 from ..gates.noise import Part
 from ..gates.votes import Votes, span, together
 from ..masking.mask import run_copies, run_masked
@@ -183,4 +184,17 @@ def _distances(
 ) -> Float[Tensor, " row"]:
     """Return how far the mask of each depth takes the prediction of each example, depth after depth."""
     masked = seen.masked_together(probe, depths, keeps)
-    return objective.divergence(join_predictions([seen.original] * len(depths)), masked)
+    found = objective.divergence(join_predictions([seen.original] * len(depths)), masked)
+    if any(keep.requires_grad for keep in keeps):
+        check_gradient(seen.model, found)
+    return found
+
+
+def check_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> None:
+    """Refuse a model that says nothing of how its answer would change: gates would close, and nobody would notice."""
+    if torch.is_grad_enabled() and not divergence.requires_grad:
+        raise ModelError(
+            f"no gradient comes back from {type(model.model).__name__}: it computes without one on its way "
+            "(torch.no_grad), or decides before it answers. Learn an order of the units, which needs none: "
+            'recipe("ranking", start="mean")'
+        )
