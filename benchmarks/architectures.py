@@ -38,6 +38,7 @@ MAPPINGS = {
     "text to text": "SEQ_TO_SEQ_CAUSAL_LM",
     IMAGES: "IMAGE_CLASSIFICATION",
 }
+RESULT = Path("results/architectures.json")
 SECONDS, MEMORY = 120, 10 << 30  # that a class may take
 
 
@@ -108,9 +109,11 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=Path("results/architectures.json"))
+    parser.add_argument("--output", type=Path, default=RESULT)
     parser.add_argument("--only", nargs="*", help="names of classes")
     options = parser.parse_args()
+    if options.only and options.output == RESULT:
+        parser.error("--only asks about some classes: give another --output, or the result of all would be lost")
     classes = [asked for asked in all_classes() if not options.only or asked.name in options.only]
     rows = []
     with ProcessPoolExecutor(options.jobs) as pool:

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import nn
 from transformers import (
+    BertConfig,
+    BertModel,
     GPT2Config,
     GPT2LMHeadModel,
     LlamaConfig,
@@ -15,6 +17,8 @@ from transformers import (
     RwkvConfig,
     RwkvForCausalLM,
     SiglipVisionConfig,
+    T5Config,
+    T5EncoderModel,
 )
 
 from diffmask.errors import SiteError
@@ -307,20 +311,90 @@ def test_blocks_may_be_of_several_kinds_in_turn(batch):
     assert adapt(Turns()).sites.names == adapt(Turns(), example=batch).sites.names == every
 
 
-def test_a_block_that_was_found_and_is_passed_by_is_no_site_and_one_that_was_named_is_missed(batch):
+def test_a_block_that_was_found_and_is_passed_by_is_no_site_and_one_that_was_named_is_missed(batch, caplog):
+    with caplog.at_level("WARNING"):
+        adapt(Turns(skip=True), example=batch)
+    assert "the model passes by layers.1 on the example" in caplog.text
     assert adapt(Turns(skip=True), example=batch).sites.names == ("words", "layers.0:input", "layers.0", "layers.2")
     with pytest.raises(SiteError, match=r"site .layers\.1. was not reached"):
         adapt(Turns(skip=True), sites=["words", "layers.1"], example=batch)
 
 
-def test_a_list_of_lists_is_no_list_of_blocks():
-    class Funnel(nn.Module):
+class Headed(nn.Module):
+    """A model around one of transformers', with a list of heads that is longer than its list of blocks."""
+
+    def __init__(self, inner: nn.Module, own: bool = False) -> None:
+        super().__init__()
+        self.own = nn.Embedding(20, 8) if own else None
+        self.inner, self.heads = inner, nn.ModuleList(nn.Linear(8, 2) for _ in range(5))
+
+    def forward(self, input_ids):
+        how = {"input_ids": input_ids} if self.own is None else {"inputs_embeds": self.own(input_ids)}
+        return sum(head(self.inner(**how).last_hidden_state) for head in self.heads)
+
+
+BERT = BertConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8, vocab_size=20)
+T5 = T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, vocab_size=20)
+
+
+@pytest.mark.parametrize(("make", "config"), [(BertModel, BERT), (T5EncoderModel, T5)], ids=["bert", "t5"])
+def test_a_list_of_heads_around_a_model_is_not_its_blocks(make, config):
+    torch.manual_seed(0)
+    batch = Batch({"input_ids": torch.arange(12).view(2, 6)}, torch.ones(2, 6, dtype=torch.bool))
+    names = adapt(Headed(make(config)).eval(), example=batch).sites.names
+    assert len(names) == 4 and all(name.startswith("inner.") for name in names) and "embed" in names[0]
+
+
+def test_a_model_that_is_given_embeddings_from_outside_keeps_its_blocks_as_the_longest_list():
+    deeper = BertConfig(**{**BERT.to_dict(), "num_hidden_layers": 6})
+    names = adapt(Headed(BertModel(deeper), own=True)).sites.names
+    assert names[0] == "own" and names[1:] == (
+        *["inner.encoder.layer.0:input"],
+        *(f"inner.encoder.layer.{i}" for i in range(6)),
+    )
+
+
+def test_an_embedding_that_was_found_and_is_not_reached_is_missed(batch):
+    class Tagged(Turns):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, words = nn.Embedding(3, 2), self.words
+            self.later = words
+
+        def forward(self, tokens):
+            return self.layers[0](self.later(tokens))
+
+    with pytest.raises(SiteError, match="site 'words' was not reached"):
+        adapt(Tagged(), example=batch)
+
+
+def test_equal_blocks_come_before_those_that_take_turns():
+    class Two(nn.Module):
+        """An encoder, and more heads of two kinds than it has layers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(2, 1, 4, batch_first=True)
+            self.words, self.encoder = nn.Embedding(7, 2), nn.TransformerEncoder(layer, 2)
+            self.heads = nn.ModuleList(kind(nn.Linear(2, 2)) for kind in (Block, nn.Sequential, Block))
+
+    class Stages(nn.Module):
+        """Stages of more blocks than there are stages, with something else between them."""
+
         def __init__(self) -> None:
             super().__init__()
             self.words = nn.Embedding(7, 2)
-            self.stages = nn.ModuleList(nn.ModuleList(nn.Linear(2, 2) for _ in range(2)) for _ in range(3))
+            inside = [nn.ModuleList(nn.Linear(2, 2) for _ in range(4)) for _ in range(2)]
+            self.stages = nn.ModuleList([Block(inside[0]), nn.Sequential(nn.Linear(2, 2)), Block(inside[1])])
 
-    assert adapt(Funnel()).sites.names == ("words", "stages.0.0:input", "stages.0.0", "stages.0.1")
+    assert adapt(Two()).sites.names[-1] == "encoder.layers.1"
+    assert adapt(Stages()).sites.names[-1] == "stages.0.0.3"
+
+
+def test_a_list_with_gaps_is_no_list_of_blocks():
+    model = nn.Module()
+    model.words, model.layers = nn.Embedding(3, 2), nn.ModuleList([Block(nn.Tanh()), None, Block(nn.Tanh())])
+    assert adapt(model).sites.names == ("words",)
 
 
 def test_of_a_model_that_sees_and_reads_the_blocks_that_read_are_sites():

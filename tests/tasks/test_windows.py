@@ -62,6 +62,17 @@ def test_a_saved_task_still_pads():
     assert make_task(described, make_tokenizer()).pad_to == 1
 
 
+def test_no_text_is_padded_beyond_what_the_model_takes():
+    task = task_of(pad_to=10)  # the tokenizer's longest is 24
+    assert task.collate(["a funny movie . " * 8]).inputs["input_ids"].shape[1] == task.max_length == 20
+    task.limit(16)
+    assert task.collate(["a funny movie . " * 8]).inputs["input_ids"].shape[1] == 10
+    with pytest.raises(SettingError, match="pad_to must be at most the 24 tokens that a text may have, got 32"):
+        task_of(pad_to=32)
+    with pytest.raises(SettingError, match="pad_to must be at most the 8 tokens"):
+        task.limit(8)
+
+
 @pytest.mark.parametrize("wrong", [0, -1])
 def test_what_is_no_number_of_tokens_is_refused(wrong):
     with pytest.raises(SettingError, match="pad_to must be 1 or a number of tokens"):

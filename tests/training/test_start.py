@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from diffmask.errors import InfeasibleError, ModelError, SettingError, SiteError
+from diffmask.explaining.explain import explain
 from diffmask.gates.baseline import BaselineConfig
 from diffmask.gates.probe import ProbeConfig, make_probe
 from diffmask.models.adapter import Adapter
@@ -90,6 +91,22 @@ def test_a_model_that_nearly_repeats_itself_is_fitted_with_a_warning(caplog):
 def test_nan_in_the_models_output_is_refused_by_name_and_example():
     with pytest.raises(ModelError, match=r"output 'output' is NaN or infinite for .* examples"):
         fit(evidence_model(Broken()), evidence_task(), small_recipe())
+
+
+class Early(Evidence):
+    """Answers with what left its first block."""
+
+    def forward(self, tokens, valid):
+        state = self.blocks[0](self.embedding(tokens))
+        self.blocks[1](state)
+        return (self.answer(state).squeeze(-1) * valid).sum(1)
+
+
+@pytest.mark.parametrize("settings", [{"depths_per_step": 1}, {"depths_per_step": 3}, {"start": "mean"}], ids=str)
+def test_a_state_that_nobody_reads_needs_no_gradient_and_nothing_is_kept_there(settings):
+    task = evidence_task()
+    found = fit(evidence_model(Early()), task, small_recipe(steps=30, **settings))
+    assert all(each.verification.divergence == 0 for each in explain(found, task.validation, depth=2))
 
 
 class Deciding(Evidence):

@@ -6,6 +6,7 @@ blocks are still there. What is not found can always be named by hand.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,19 +16,20 @@ from torch import nn
 
 from ..errors import SiteError
 from ..registry import unknown
+from .blocks import Named, blocks_of, input_embedding
 from .sites import Site, trace
-from .vision import find_patch_sites, first_convolution, reads_images
+from .vision import find_patch_sites, reads_images
 
-Named = tuple[str, nn.Module]
+log = logging.getLogger(__name__)
 
 
 def find_sites(model: nn.Module) -> list[Site]:
     """Find the input embeddings before position, what enters the first block, and what leaves each block."""
     where, part = input_part(model)
-    blocks = _blocks(part, reads_images(model))
+    blocks = blocks_of(part, reads_images(model))
     if reads_images(model):
         return find_patch_sites(model, [(where + name, block) for name, block in blocks])
-    embedding = _input_embedding(part)
+    embedding = input_embedding(part)
     if embedding is None and not blocks:
         raise SiteError(
             f"no sites found in {type(model).__name__}: it has no nn.Embedding, no nn.ModuleList of equal blocks and "
@@ -50,7 +52,7 @@ def blocks_beside(model: nn.Module, sites: Sequence[Site]) -> list[Site]:
     _, part = input_part(model)
     free = [
         pair
-        for pair in _blocks(part, reads_images(model))
+        for pair in blocks_of(part, reads_images(model))
         if pair[1] not in chosen and not repeated & set(pair[1].modules())
     ]
     return [Site(f"passed: {name}", block, optional=True) for name, block in free]
@@ -78,8 +80,12 @@ def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any], found: bool
     too has met the inputs in its first call: of these, only the first is a site.
     """
     order = trace(sites, run)
-    started = any(site.side == "output" and not isinstance(site.module, nn.Embedding) for site in order)
-    missing = [site.name for site in sites if site not in order and not (found and started and site.side == "output")]
+    passed = [site for site in sites if site not in order and found and _is_block(site)]
+    if passed and any(_is_block(site) for site in order):
+        log.warning("the model passes by %s on the example: no sites", ", ".join(site.name for site in passed))
+    else:
+        passed = []
+    missing = [site.name for site in sites if site not in order and site not in passed]
     if missing:
         raise SiteError(
             f"site '{missing[0]}' was not reached when the model ran on the example: leave it out. If it was found, "
@@ -91,11 +97,15 @@ def in_order_of_calls(sites: Sequence[Site], run: Callable[[], Any], found: bool
         call, turn[site] = turn[site], turn[site] + 1
         if calls[site] == 1:
             ordered.append(site)
-        elif site.side == "output" and not isinstance(site.module, nn.Embedding):
+        elif _is_block(site):
             ordered.append(replace(site, name=f"{site.name}@{call}", call=call, calls=calls[site]))
         elif call == 0:
             ordered.append(replace(site, calls=calls[site]))
     return ordered
+
+
+def _is_block(site: Site) -> bool:
+    return site.side == "output" and not isinstance(site.module, nn.Embedding)
 
 
 def input_part(model: nn.Module) -> Named:
@@ -104,18 +114,6 @@ def input_part(model: nn.Module) -> Named:
         encoder = model.get_encoder()  # type: ignore[operator]
         return next((f"{name}.", module) for name, module in model.named_modules() if module is encoder)
     return "", model
-
-
-def _input_embedding(part: nn.Module) -> Named | None:
-    """Return the embedding transformers declares, or else the first one there is."""
-    try:
-        declared = part.get_input_embeddings()  # type: ignore[operator]
-    except (AttributeError, NotImplementedError):
-        declared = None
-    embeddings = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.Embedding)]
-    # Of several with the same weights the last is called: the others stand for what is tied.
-    tied = [pair for pair in embeddings if declared is not None and pair[1].weight is declared.weight]
-    return tied[-1] if tied else next(iter(embeddings), None)
 
 
 def position_count(model: nn.Module) -> int | None:
@@ -141,39 +139,6 @@ def _said_positions(config: Any) -> int | None:
     parts = (config, getattr(config, "text_config", None), getattr(config, "encoder", None))
     said = (getattr(part, "max_position_embeddings", None) for part in parts)
     return next((count for count in said if isinstance(count, int) and count > 0), None)  # XLNet says −1
-
-
-def _blocks(part: nn.Module, images: bool) -> list[Named]:
-    """Return the longest list of like blocks that is in no other, or else the recurrent layers."""
-    lists = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.ModuleList) and _alike(m)]
-    inner = {m for _, outer in lists for m in outer.modules() if m is not outer}  # such as a block's experts
-    lists = [(name, m) for name, m in lists if m not in inner]
-    away = _other_models(part, images)
-    lists = [(name, m) for name, m in lists if m not in away] or lists
-    if not lists:
-        return [(name, m) for name, m in part.named_modules() if isinstance(m, nn.RNNBase)]
-    name, longest = max(lists, key=lambda pair: len(pair[1]))
-    first = {block: i for i, block in reversed(list(enumerate(longest)))}  # one block may stand in several places
-    return [(f"{name}.{i}" if name else str(i), block) for block, i in reversed(first.items())]
-
-
-def _other_models(part: nn.Module, images: bool) -> set[nn.Module]:
-    """Return what belongs to models inside that read something else, such as the pictures beside a text."""
-    embedding = _input_embedding(part)
-    entrance = first_convolution(part) if images else embedding and embedding[1]
-    models = [m for m in part.modules() if m is not part and hasattr(m, "base_model_prefix")]  # transformers' own
-    return {m for other in models if entrance not in set(other.modules()) for m in other.modules()}
-
-
-def _alike(blocks: nn.ModuleList) -> bool:
-    """Say whether these may be blocks, perhaps of a few kinds in turn, such as some that attend and some that do not.
-
-    A list of embeddings, one for each tag of a page, is none, nor one of lists.
-    """
-    kinds = {type(block) for block in blocks}
-    if any(issubclass(kind, nn.Embedding | nn.ModuleList) for kind in kinds):
-        return False
-    return len(kinds) == 1 or (1 < len(kinds) < len(blocks) and all(any(block.children()) for block in blocks))
 
 
 def check_time_last(sites: Sequence[Site]) -> None:

@@ -35,6 +35,13 @@ def check_pad_to(pad_to: int) -> None:
         raise SettingError(f"pad_to must be 1 or a number of tokens that batches are padded to, got {pad_to!r}")
 
 
+def whole(length: int, pad_to: int) -> int:
+    """Return the longest length that may be padded to without going beyond this one."""
+    if length < pad_to:
+        raise SettingError(f"pad_to must be at most the {length} tokens that a text may have, got {pad_to}")
+    return length - length % pad_to
+
+
 def check_tokenizer(tokenizer: Any, unit: str, gate: str) -> None:
     """Refuse a tokenizer that makes no batches, or does not find what is gated."""
     name = type(tokenizer).__name__

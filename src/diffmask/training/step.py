@@ -186,15 +186,19 @@ def _distances(
     masked = seen.masked_together(probe, depths, keeps)
     found = objective.divergence(join_predictions([seen.original] * len(depths)), masked)
     if any(keep.requires_grad for keep in keeps):
-        check_gradient(seen.model, found)
+        has_gradient(seen.model, found)
     return found
 
 
-def check_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> None:
-    """Refuse a model that says nothing of how its answer would change: gates would close, and nobody would notice."""
-    if torch.is_grad_enabled() and not divergence.requires_grad:
+def has_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> bool:
+    """Say whether a divergence tells how it would change: not where nobody reads what was replaced, and it is 0.
+
+    A model whose answer changes, and that does not tell how, is refused: gates would close, and nobody would notice.
+    """
+    if not divergence.requires_grad and torch.is_grad_enabled() and bool((divergence != 0).any()):
         raise ModelError(
             f"no gradient comes back from {type(model.model).__name__}: it computes without one on its way "
             "(torch.no_grad), or decides before it answers. Learn an order of the units, which needs none: "
             'recipe("ranking", start="mean")'
         )
+    return divergence.requires_grad
