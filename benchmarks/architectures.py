@@ -112,6 +112,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULT)
     parser.add_argument("--only", nargs="*", help="names of classes")
     options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error(f"--jobs must be at least 1, got {options.jobs}")
+    if unknown := set(options.only or ()) - {asked.name for asked in all_classes()}:
+        parser.error(f"no class for our tasks is named {', '.join(sorted(unknown))}: write its whole name")
     if options.only and options.output == RESULT:
         parser.error("--only asks about some classes: give another --output, or the result of all would be lost")
     classes = [asked for asked in all_classes() if not options.only or asked.name in options.only]

@@ -8,7 +8,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.architectures import Asked, all_classes, examine, summarise
+from benchmarks.architectures import Asked, all_classes, examine, main, summarise
 from benchmarks.exam import failures
 from benchmarks.small_models import IMAGES, build
 
@@ -54,6 +54,27 @@ def test_a_model_without_a_gradient_fails():
     model, batch = build("GPT2LMHeadModel", "gpt2", "next token")
     model.lm_head.register_forward_hook(lambda module, given, found: 0 * found)
     assert "transformer.wte: no gradient comes back" in list(failures(adapt(model), batch))
+
+
+def test_a_site_that_nobody_reads_fails():
+    model, batch = build("GPT2LMHeadModel", "gpt2", "next token")
+    model.transformer.h[2].register_forward_pre_hook(lambda module, args: (torch.zeros(2, 6, 96), *args[1:]))
+    assert "transformer.h.1: nobody reads it" in failures(adapt(model), batch)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--jobs", "0"], "--jobs must be at least 1, got 0"),
+        (["--only", "Berd"], "no class for our tasks is named Berd"),
+        (["--only", "BertForQuestionAnswering"], "give another --output"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_written(wrong, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["architectures", *wrong])
+    with pytest.raises(SystemExit):
+        main()
+    assert said in capsys.readouterr().err
 
 
 def test_every_task_of_ours_is_asked_and_no_class_twice():

@@ -29,16 +29,13 @@ def check_around(around: int) -> None:
         raise SettingError(f"around must be 0 or a number of units on each side of a gate's own, got {around!r}")
 
 
-def check_pad_to(pad_to: int) -> None:
-    """Refuse what is no number of tokens."""
-    if not isinstance(pad_to, int) or pad_to < 1:
-        raise SettingError(f"pad_to must be 1 or a number of tokens that batches are padded to, got {pad_to!r}")
-
-
-def whole(length: int, pad_to: int) -> int:
-    """Return the longest length that may be padded to without going beyond this one."""
-    if length < pad_to:
-        raise SettingError(f"pad_to must be at most the {length} tokens that a text may have, got {pad_to}")
+def longest_padded(length: int, pad_to: int) -> int:
+    """Return the longest length that is padded to a multiple without going beyond this one."""
+    if not isinstance(pad_to, int) or not 1 <= pad_to <= length:
+        raise SettingError(
+            f"pad_to must be 1 or a number of tokens that batches are padded to, at most the {length} that a text may "
+            f"have, got {pad_to!r}"
+        )
     return length - length % pad_to
 
 

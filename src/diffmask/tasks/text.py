@@ -25,10 +25,9 @@ from .checks import (
     check_fast,
     check_keep,
     check_length,
-    check_pad_to,
     check_part,
     check_tokenizer,
-    whole,
+    longest_padded,
 )
 from .checks import check_text as check_text
 from .heads import (
@@ -99,7 +98,6 @@ class TextTask(Task):
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
         check_around(around)
-        check_pad_to(pad_to)
         check_tokenizer(tokenizer, unit, gate)
         check_several(train)
         check_several(validation)
@@ -107,7 +105,7 @@ class TextTask(Task):
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
         check_length(tokenizer, self.max_length, self.pairs)
-        self.max_length = whole(self.max_length, pad_to)
+        self.max_length = longest_padded(self.max_length, pad_to)
         self.unit, self.keep, self.gate = unit, frozenset(word.lower() for word in keep), gate
         self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
         self.around, self.pad_to = around, pad_to
@@ -116,7 +114,7 @@ class TextTask(Task):
 
     def limit(self, units: int) -> None:
         if units < self.max_length:
-            self.max_length = whole(units, self.pad_to)
+            self.max_length = longest_padded(units, self.pad_to)
             self.forget()
 
     @abstractmethod

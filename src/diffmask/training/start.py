@@ -18,7 +18,7 @@ from ..objective.objective import Objective
 from ..tasks.task import Task
 from ..types import Batch, check_finite
 from .random import ABLATION, NOISE, generator
-from .step import Look, has_gradient, look
+from .step import Look, check_gradient, look
 
 log = logging.getLogger(__name__)
 
@@ -183,7 +183,8 @@ def fit_baselines(
             stand_in = vector + offsets if len(offsets) > 1 else vector
             masked = seen.masked_at(probe.site_names[site], keep, stand_in)
             distances = objective.divergence(seen.original, masked)
-            if has_gradient(model, distances):
+            check_gradient(model, distances)
+            if distances.requires_grad:  # else nobody reads what leaves this site
                 torch.autograd.backward(distances.mean())
         optimizer.step()
     for number, vector in enumerate(vectors):

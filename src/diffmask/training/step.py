@@ -186,14 +186,14 @@ def _distances(
     masked = seen.masked_together(probe, depths, keeps)
     found = objective.divergence(join_predictions([seen.original] * len(depths)), masked)
     if any(keep.requires_grad for keep in keeps):
-        has_gradient(seen.model, found)
+        check_gradient(seen.model, found)
     return found
 
 
-def has_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> bool:
-    """Say whether a divergence tells how it would change: not where nobody reads what was replaced, and it is 0.
+def check_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> None:
+    """Refuse a model whose answer changes and does not tell how: gates would close, and nobody would notice.
 
-    A model whose answer changes, and that does not tell how, is refused: gates would close, and nobody would notice.
+    Where nobody reads what was replaced, the divergence is 0, and there is nothing to tell.
     """
     if not divergence.requires_grad and torch.is_grad_enabled() and bool((divergence != 0).any()):
         raise ModelError(
@@ -201,4 +201,3 @@ def has_gradient(model: Adapter, divergence: Float[Tensor, " row"]) -> bool:
             "(torch.no_grad), or decides before it answers. Learn an order of the units, which needs none: "
             'recipe("ranking", start="mean")'
         )
-    return divergence.requires_grad
