@@ -316,8 +316,9 @@ def test_a_block_that_was_found_and_is_passed_by_is_no_site_and_one_that_was_nam
         adapt(Turns(skip=True), example=batch)
     assert "the model passes by layers.1 on the example" in caplog.text
     assert adapt(Turns(skip=True), example=batch).sites.names == ("words", "layers.0:input", "layers.0", "layers.2")
-    with pytest.raises(SiteError, match=r"site .layers\.1. was not reached"):
-        adapt(Turns(skip=True), sites=["words", "layers.1"], example=batch)
+    for others in ([], ["layers.0"]):
+        with pytest.raises(SiteError, match=r"site .layers\.1. was not reached"):
+            adapt(Turns(skip=True), sites=["words", *others, "layers.1"], example=batch)
 
 
 class Headed(nn.Module):
@@ -338,12 +339,22 @@ BERT = BertConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, int
 T5 = T5Config(d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2, vocab_size=20)
 
 
-@pytest.mark.parametrize(("make", "config"), [(BertModel, BERT), (T5EncoderModel, T5)], ids=["bert", "t5"])
-def test_a_list_of_heads_around_a_model_is_not_its_blocks(make, config):
+def test_a_list_of_heads_around_a_model_is_not_its_blocks():
     torch.manual_seed(0)
     batch = Batch({"input_ids": torch.arange(12).view(2, 6)}, torch.ones(2, 6, dtype=torch.bool))
-    names = adapt(Headed(make(config)).eval(), example=batch).sites.names
+    names = adapt(Headed(BertModel(BERT)).eval(), example=batch).sites.names
     assert len(names) == 4 and all(name.startswith("inner.") for name in names) and "embed" in names[0]
+
+
+def test_a_model_that_holds_what_the_inputs_enter_under_another_name_has_the_blocks():
+    model = Headed(T5EncoderModel(T5)).eval()
+    assert adapt(model).blocks == list(model.inner.encoder.block)
+    batch = Batch({"input_ids": torch.arange(12).view(2, 6)}, torch.ones(2, 6, dtype=torch.bool))
+    with pytest.raises(SiteError, match=r"site 'inner\.shared' was not reached"):  # its twin in the encoder is
+        adapt(model, example=batch)
+    assert adapt(model, sites=["inner.encoder.embed_tokens"], example=batch).sites.names == (
+        "inner.encoder.embed_tokens",
+    )
 
 
 def test_a_model_that_is_given_embeddings_from_outside_keeps_its_blocks_as_the_longest_list():
@@ -386,7 +397,19 @@ def test_equal_blocks_come_before_those_that_take_turns():
             inside = [nn.ModuleList(nn.Linear(2, 2) for _ in range(4)) for _ in range(2)]
             self.stages = nn.ModuleList([Block(inside[0]), nn.Sequential(nn.Linear(2, 2)), Block(inside[1])])
 
+    class Experts(nn.Module):
+        """Blocks of two kinds, more than any of them has experts."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(7, 2)
+            experts = (nn.ModuleList(nn.Linear(2, 2) for _ in range(2)) for _ in range(3))
+            self.layers = nn.ModuleList(
+                kind(each) for kind, each in zip((Block, nn.Sequential, Block), experts, strict=True)
+            )
+
     assert adapt(Two()).sites.names[-1] == "encoder.layers.1"
+    assert adapt(Experts()).sites.names[-1] == "layers.2"
     assert adapt(Stages()).sites.names[-1] == "stages.0.0.3"
 
 

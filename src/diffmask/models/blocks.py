@@ -20,8 +20,7 @@ def input_embedding(part: nn.Module) -> Named | None:
         declared = None
     embeddings = [(name, m) for name, m in part.named_modules() if isinstance(m, nn.Embedding)]
     # Of several with the same weights the last is called: the others stand for what is tied.
-    known = embeddings[0][1] if declared is None and embeddings else declared
-    tied = [pair for pair in embeddings if known is not None and pair[1].weight is known.weight]
+    tied = [pair for pair in embeddings if declared is not None and pair[1].weight is declared.weight]
     return tied[-1] if tied else next(iter(embeddings), None)
 
 
