@@ -437,13 +437,6 @@ def test_a_list_that_repeats_one_block_has_one_site_per_call(batch):
     assert len(sites) == 5 and len({(site.module, site.side, site.call) for site in sites}) == 5
 
 
-def test_a_recurrent_layer_with_time_before_examples_is_refused_as_a_site():
-    model = nn.Sequential(nn.Embedding(9, 4), nn.GRU(4, 3))
-    with pytest.raises(SiteError, match="with time before examples: make it with batch_first=True"):
-        adapt(model, sites=["0", "1"])
-    assert adapt(model, sites=["0"]).sites.names == ("0",)
-
-
 def test_a_module_of_ones_own_may_borrow_the_configuration_of_an_encoder_decoder():
     class Borrowed(nn.Module):
         def __init__(self):

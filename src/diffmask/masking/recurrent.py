@@ -52,7 +52,8 @@ class LastState:
         whole = self.one.states.outputs.get(site.name)
         if not isinstance(whole, Tensor) or site.calls > 1:
             return {}
-        return {site.module: whole.expand(count, *whole.shape[1:])}
+        one = site.turned(whole)
+        return {site.module: site.turned(one.expand(count, *one.shape[1:]))}
 
     def _output(self, state: State, copies: Batch) -> Any:
         """Return what the layer would: the last state, at every position, and the last of every layer."""

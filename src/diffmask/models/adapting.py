@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +14,9 @@ from torch import nn
 from ..errors import ModelError, SiteError
 from ..types import Batch
 from .adapter import Adapter
-from .sites import Site
-from .structure import blocks_beside, check_time_last, find_sites, in_order_of_calls, named_site
+from .axes import Layout, Place, declared, layouts, place
+from .sites import Site, capture
+from .structure import blocks_beside, find_sites, in_order_of_calls, named_site
 from .vision import any_image, check_image, laid_out, projection_of
 
 log = logging.getLogger(__name__)
@@ -38,9 +40,10 @@ def adapt(
     ('0', '1.layers.0:input', '1.layers.0', '1.layers.1')
 
     A string names a module, with ":input" for what goes into it. A `processor`, a tokenizer or what prepares images, is
-    checked to fit the model. With it, or with an `example`, the model is run once, and modules that it calls several
-    times in one pass get a site per call. A vision model is run on an image anyway, to see where its patches stand;
-    `interpolate` lets it stretch its positions to the images of the processor, as `ImageClassification` takes it too.
+    checked to fit the model. With it, or with an `example`, the model is run once: modules that it calls several times
+    in one pass get a site per call, and where time stands before the examples, states are turned. A vision model is run
+    on an image anyway, to see where its patches stand; `interpolate` lets it stretch its positions to the images of the
+    processor, as `ImageClassification` takes it too.
     """
     if not isinstance(model, nn.Module):
         raise SiteError(f"adapt takes a PyTorch module, got {type(model).__name__}: load the model first")
@@ -49,8 +52,7 @@ def adapt(
     if isinstance(sites, str):
         raise SiteError(f"sites takes a list of names, got the string '{sites}': write sites=['{sites}']")
     found = find_sites(model) if sites is None else [named_site(model, site) for site in sites]
-    check_time_last(found)
-    adapter = Adapter(model, found, blocks_beside(model, found))
+    adapter = _with_axes(Adapter(model, found, blocks_beside(model, found)))
     if projection_of(model) is not None:
         made = any_image(model, processor, interpolate) if processor is not None else None
         return _adapt_to_images(adapter, made, example, found_by_structure=sites is None)
@@ -63,11 +65,19 @@ def adapt(
         example = any_text(model, processor).to(adapter.device)
     if example is None:
         return adapter
-    with torch.no_grad(), adapter.frozen():
-        found = in_order_of_calls(found, lambda: adapter(example), found=sites is None)
-    adapter = Adapter(model, found, blocks_beside(model, found))
+    lines = [replace(site, layout="line") for site in (*adapter.sites, *adapter.passed)]
+    with torch.no_grad(), adapter.frozen(), capture(lines, "watch") as states:
+        found = in_order_of_calls(adapter.sites, lambda: adapter(example), found=sites is None)
+    adapter = _with_axes(Adapter(model, found, blocks_beside(model, found)), layouts(states, example.shape))
     adapter.processor = processor
     return adapter
+
+
+def _with_axes(adapter: Adapter, seen: Mapping[Place, Layout] | None = None) -> Adapter:
+    """Tell the sites, and the blocks between them, which axis is time: as layers declare, or else as was seen."""
+    both = [declared(site) for site in (*adapter.sites, *adapter.passed)]
+    both = [replace(site, layout=(seen or {}).get(place(site), site.layout)) for site in both]
+    return Adapter(adapter.model, both[: len(adapter.sites)], both[len(adapter.sites) :])
 
 
 def _adapt_to_images(adapter: Adapter, made: Batch | None, example: Batch | None, found_by_structure: bool) -> Adapter:

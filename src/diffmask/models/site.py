@@ -21,8 +21,9 @@ class Site:
     `item` picks the tensor: a position or a name among the arguments, or in a tuple or mapping output.
     A module that runs `calls` times in one forward pass (shared layers) has one site per `call`. Where an `optional`
     site holds no tensor, nothing is captured. The state is (example, position, hidden), whatever the tensor is: of one
-    laid out as a `grid` (example, hidden, row, column) the positions are read row by row, and the first `prefix`
-    positions of a line, such as [CLS] before the patches of an image, are no part of it and always stay.
+    laid out as a `grid` (example, hidden, row, column) the positions are read row by row, in `time` they stand before
+    the examples, and the first `prefix` positions of a line, such as [CLS] before the patches of an image, are no part
+    of it and always stay.
     """
 
     name: str
@@ -32,20 +33,25 @@ class Site:
     call: int = 0
     calls: int = 1
     optional: bool = False
-    layout: Literal["line", "grid"] = "line"
+    layout: Literal["line", "time", "grid"] = "line"
     prefix: int = 0
 
     def state_of(self, tensor: Tensor) -> Tensor:
         """Return the part of a tensor that is the state here."""
         if self.layout == "grid":
             return tensor.flatten(2).transpose(1, 2)
-        return tensor[:, self.prefix :] if self.prefix else tensor
+        return self.turned(tensor)[:, self.prefix :] if self.prefix else self.turned(tensor)
 
     def with_state(self, tensor: Tensor, state: Tensor) -> Tensor:
         """Return a tensor that has another state, and is the same elsewhere."""
         if self.layout == "grid":
             return state.transpose(1, 2).reshape(tensor.shape)
-        return torch.cat([tensor[:, : self.prefix], state], dim=1) if self.prefix else state
+        whole = torch.cat([self.turned(tensor)[:, : self.prefix], state], dim=1) if self.prefix else state
+        return self.turned(whole)
+
+    def turned(self, tensor: Tensor) -> Tensor:
+        """Put examples before time in what the model has at this site, or time before them again."""
+        return tensor.transpose(0, 1) if self.layout == "time" and tensor.dim() > 1 else tensor
 
 
 class Sites(Sequence[Site]):

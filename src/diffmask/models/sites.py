@@ -51,7 +51,7 @@ def capture(
             states.watch(seen, tensor)
         states[site.name] = site.state_of(tensor)
         if site.prefix:
-            states.prefixes[site.name] = tensor[:, : site.prefix]
+            states.prefixes[site.name] = site.turned(tensor)[:, : site.prefix]
         if site.side == "output":
             states.outputs[site.name] = _put(whole, site.item, tensor)
         if site is last:
@@ -261,13 +261,13 @@ def _put(holder: Any, item: int | str, state: Tensor) -> Any:
 
 
 def pick_tensor(site: Site, output: Any) -> Tensor:
-    """Take the tensor that holds the state out of what a module gave."""
-    return _pick(site, output, site.item)
+    """Take the tensor that holds the state, with its examples first, out of what a module gave."""
+    return site.turned(_pick(site, output, site.item))
 
 
 def put_tensor(site: Site, output: Any, tensor: Tensor) -> Any:
     """Return a copy of what a module gave with another tensor in the place of the one that holds the state."""
-    return _put(output, site.item, tensor)
+    return _put(output, site.item, site.turned(tensor))
 
 
 def _put_state(site: Site, holder: Any, state: Tensor) -> Any:

@@ -139,13 +139,3 @@ def _said_positions(config: Any) -> int | None:
     parts = (config, getattr(config, "text_config", None), getattr(config, "encoder", None))
     said = (getattr(part, "max_position_embeddings", None) for part in parts)
     return next((count for count in said if isinstance(count, int) and count > 0), None)  # XLNet says −1
-
-
-def check_time_last(sites: Sequence[Site]) -> None:
-    """Refuse recurrent layers that put time before examples: with as many of both, states would be read askew."""
-    for site in sites:
-        if isinstance(site.module, nn.RNNBase) and not site.module.batch_first:
-            raise SiteError(
-                f"site '{site.name}' is a layer ({type(site.module).__name__}) with time before examples: make it with "
-                "batch_first=True, or name other sites with sites=[…]"
-            )

@@ -239,7 +239,7 @@ class Remembered(States):
         tensor = self._read(name)
         if site.side == "output":
             self.outputs[name] = put_tensor(site, self.cache.templates[name], tensor)
-            self[name] = site.state_of(tensor)
+            self[name] = site.state_of(site.turned(tensor))
         else:
             self[name] = tensor
         if site.prefix:
@@ -268,7 +268,7 @@ class Outputs(dict[str, Any]):
 
 def _parts(site: Site, states: States) -> list[tuple[str, Tensor, bool]]:
     """Return what has to be stored of a site, by name, and whether it is per position."""
-    ragged = site.layout == "line" and not site.prefix
+    ragged = site.layout != "grid" and not site.prefix
     if site.side == "output":
         return [(site.name, pick_tensor(site, states.outputs[site.name]), ragged)]
     before = [(f"{site.name}{BEFORE}", states.prefixes[site.name], False)] if site.prefix else []

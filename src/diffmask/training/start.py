@@ -123,6 +123,8 @@ def _check_shape(name: str, state: Tensor, batch: Batch) -> None:
     hint = "let the model put the batch first"
     if state.dim() == 3 and len(state) == len(batch) and state.shape[1] > batch.shape[1]:
         hint = f"if the model lengthens texts to whole windows, let the task do it, pad_to={state.shape[1]}"
+    if state.dim() == 3 and state.shape[:2] == batch.shape[::-1]:
+        hint = "let adapt see that time comes first there, adapt(model, tokenizer) or adapt(model, example=batch)"
     raise SiteError(
         f"site '{name}' holds a state of shape {tuple(state.shape)}, but a batch of {len(batch)} examples with "
         f"{batch.shape[1]} units needs ({len(batch)}, {batch.shape[1]}, hidden): name another site, or {hint}"
