@@ -18,8 +18,9 @@ from ..explanation import Explanation
 from ..pictures import open_picture
 from ..provenance import versions
 from ..report.plain import record
+from ..tasks.checks import check_text
 from ..tasks.images import ImageClassification
-from ..tasks.text import TextTask, check_text
+from ..tasks.text_task import TextTask
 from ..training.fit import Fit
 from .batching import Batcher, ClosedError, FullError
 from .limits import Limits

@@ -15,8 +15,10 @@ import torch
 
 from ..errors import DataError, ModelError
 from ..types import Batch, Categorical, Prediction
+from .checks import check_text
 from .heads import TOKENS, logits_of, written_apart
-from .text import Encoded, NextToken, check_text
+from .text import NextToken
+from .text_task import Encoded
 from .units import Template, Text, parts_of, special_ids
 
 Continued = tuple[Text, str]  # a prompt, as a text or as segments, and what follows

@@ -15,7 +15,7 @@ from ..errors import DataError
 from ..types import Batch
 from .continuation import Continuation
 from .task import Task
-from .text import TextTask
+from .text_task import TextTask
 from .units import special_ids
 
 

@@ -20,7 +20,7 @@ from ..models.vision import projection_of
 from ..objective.divergence import divergence
 from ..tasks.images import ImageClassification
 from ..tasks.task import Task
-from ..tasks.text import TextTask
+from ..tasks.text_task import TextTask
 from ..types import Prediction, split_prediction
 from .config import FitConfig, recipe
 from .processes import accelerate
