@@ -9,6 +9,7 @@ from diffmask.explaining.explain import explain
 from diffmask.gates.probe import ProbeConfig
 from diffmask.masking.knockout import run_knocked_out
 from diffmask.models.adapting import adapt
+from diffmask.models.ahead import sees_ahead
 from diffmask.models.structure import input_part
 from diffmask.tasks.text import NextToken
 from diffmask.training.config import recipe
@@ -105,17 +106,53 @@ def test_the_window_of_the_text_part_of_a_larger_model_counts_too():
         run_knocked_out(model, batch, batch.valid)
 
 
-def test_an_encoder_that_has_a_decoder_is_not_made_causal():
+def test_an_encoder_that_has_a_decoder_is_refused():
     torch.manual_seed(0)
     sizes = {f"{part}_{what}": 2 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
     model = adapt(transformers.BartModel(transformers.BartConfig(vocab_size=14, d_model=16, **sizes)).eval())
     ids = torch.randint(4, 14, (1, 6))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
     batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
-    assert input_part(model.model)[1] is model.model.encoder and not model.causal
+    assert input_part(model.model)[1] is model.model.encoder
+    with pytest.raises(
+        ModelError, match=r"BartModel has a decoder that attends to what its encoder reads.*use removal"
+    ):
+        run_knocked_out(model, batch, batch.valid)
+
+
+CAUSAL = {"n_layers": 2, "n_heads": 2, "d_model": 16, "vocab_size": 14, "max_seq_len": 24}
+UNSAID = {  # that they see no later position is nowhere in their modules
+    "XGLMForCausalLM": {"vocab_size": 14, "d_model": 16, "ffn_dim": 24, "num_layers": 2, "attention_heads": 2},
+    "MptForCausalLM": CAUSAL,
+    "CodeGenForCausalLM": {"vocab_size": 14, "n_embd": 16, "n_layer": 2, "n_head": 4, "rotary_dim": 4},
+}
+
+
+@pytest.mark.parametrize("name", UNSAID)
+def test_a_causal_model_that_does_not_say_so_is_found_out(name):
+    torch.manual_seed(0)
+    model_class = getattr(transformers, name)
+    config = model_class.config_class(**UNSAID[name], pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    model = adapt(model_class(config).eval())
+    ids = torch.randint(4, 14, (2, 6))
+    mask = torch.ones_like(ids)
+    mask[0, 2:] = 0
+    batch = Batch({"input_ids": ids, "attention_mask": mask}, mask.bool())
     with torch.no_grad():
-        found, original = run_knocked_out(model, batch, batch.valid), model(batch)
-    torch.testing.assert_close(found.encoder_last_hidden_state, original.encoder_last_hidden_state)
+        found, original = run_knocked_out(model, batch, batch.valid).logits, model(batch).logits
+    torch.testing.assert_close(found[mask.bool()], original[mask.bool()])
+
+
+@pytest.mark.parametrize(("kind", "ahead"), [("bert", True), ("llama", False), ("gpt2", False)])
+def test_whether_positions_see_later_ones_is_found_out_once(kind, ahead):
+    model, ids = adapt(make_model(kind)), torch.randint(4, 14, (2, 6))
+    mask = torch.ones_like(ids)
+    mask[0, 1:] = 0
+    one, both = (Batch({"input_ids": ids[:n], "attention_mask": mask[:n]}, mask[:n].bool()) for n in (1, 2))
+    assert sees_ahead(model, one) == (not model.causal) and model.sees_ahead is None  # one position tells nothing
+    assert sees_ahead(model, both) == ahead == model.sees_ahead
+    model.model = None
+    assert sees_ahead(model, both) == ahead
 
 
 def test_knocking_out_is_for_the_input_alone():

@@ -17,6 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..errors import ModelError
 from ..models.adapter import Adapter
+from ..models.ahead import sees_ahead
+from ..models.structure import input_part
 from ..types import Batch
 
 
@@ -31,7 +33,8 @@ def run_knocked_out(
             f"{type(model.model).__name__} is given {', '.join(batch.inputs)}: use removal = baseline"
         )
     _check_windows(model, real.shape[1])
-    weights = attention_weights(batch.spread(keep), real.bool(), model.causal)
+    _check_one_part(model)
+    weights = attention_weights(batch.spread(keep), real.bool(), causal=not sees_ahead(model, batch))
     inputs = {**batch.inputs, "attention_mask": _log(weights, model.dtype).unsqueeze(1)}
     try:
         with _attention_with_gradient(weights):
@@ -60,6 +63,16 @@ def _check_windows(model: Adapter, count: int) -> None:
         raise ModelError(
             f"{type(model.model).__name__} has layers that see {window} positions at a time, fewer than the {count} of "
             "this text, which one mask for all layers would undo: use removal = baseline, or shorter texts"
+        )
+
+
+def _check_one_part(model: Adapter) -> None:
+    """Refuse encoders with a decoder, which looks at what they read through the same mask and is no part of it."""
+    where, _ = input_part(model.model)
+    if where:
+        raise ModelError(
+            f"{type(model.model).__name__} has a decoder that attends to what its encoder reads, for which there is no "
+            "mask per query and key: use removal = baseline"
         )
 
 

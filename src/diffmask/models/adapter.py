@@ -35,6 +35,7 @@ class Adapter:
         self.processor: Any = None  # what it was adapted with, and found to go with
         self.masked = takes(model, "attention_mask")  # tasks on texts always say what is padding
         self._told = False  # that it takes no such mask
+        self.sees_ahead: bool | None = None  # whether a position sees later ones; known once somebody has asked
         self.in_place: bool | None = None  # whether it changes states after they were seen; known after a first look
 
     def __call__(self, batch: Batch) -> Any:
@@ -86,7 +87,7 @@ class Adapter:
 
     @property
     def causal(self) -> bool:
-        """Whether an input position sees only what stands before it, as the attention modules there say."""
+        """Whether an input position sees only what stands before it, as the attention modules there say, if they do."""
         _, part = input_part(self.model)
         return any(getattr(module, "is_causal", False) for module in part.modules())
 

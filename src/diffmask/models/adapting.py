@@ -15,6 +15,8 @@ from ..errors import ModelError, SiteError
 from ..types import Batch
 from .adapter import Adapter
 from .axes import Layout, Place, declared, layouts, place
+from .echo import echoed
+from .running import reads_twice
 from .sites import Site, capture
 from .structure import blocks_beside, find_sites, in_order_of_calls, named_site
 from .vision import any_image, check_image, laid_out, projection_of
@@ -77,7 +79,8 @@ def _with_axes(adapter: Adapter, seen: Mapping[Place, Layout] | None = None) -> 
     """Tell the sites, and the blocks between them, which axis is time: as layers declare, or else as was seen."""
     both = [declared(site) for site in (*adapter.sites, *adapter.passed)]
     both = [replace(site, layout=(seen or {}).get(place(site), site.layout)) for site in both]
-    return Adapter(adapter.model, both[: len(adapter.sites)], both[len(adapter.sites) :])
+    sites, passed = both[: len(adapter.sites)], both[len(adapter.sites) :]
+    return Adapter(adapter.model, [echoed(adapter.model, site) for site in sites], passed)
 
 
 def _adapt_to_images(adapter: Adapter, made: Batch | None, example: Batch | None, found_by_structure: bool) -> Adapter:
@@ -180,6 +183,6 @@ def tell_padding(model: nn.Module, tokenizer: Any) -> None:
 def any_text(model: nn.Module, tokenizer: Any) -> Batch:
     """Make a batch of one short text, to see in which order the model calls its modules."""
     inputs = dict(tokenizer("a text", return_tensors="pt"))
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        inputs["decoder_input_ids"] = inputs["input_ids"]  # as long: a classifier looks for the end of the text there
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False) and not reads_twice(model):
+        inputs["decoder_input_ids"] = inputs["input_ids"]
     return Batch(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))

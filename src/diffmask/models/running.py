@@ -65,6 +65,12 @@ def writes_apart(model: nn.Module) -> bool:
     return output is not None and output() is not None
 
 
+def reads_twice(model: nn.Module) -> bool:
+    """Say whether a model reads a text in its encoder and again in its decoder, to say what kind of text it is."""
+    has_both = getattr(getattr(model, "config", None), "is_encoder_decoder", False) and hasattr(model, "get_decoder")
+    return bool(has_both) and not writes_apart(model)
+
+
 def _said(model: nn.Module, name: str) -> int | None:
     """Return what a model says of how it writes, in either of the places where transformers keeps it."""
     places = (getattr(model, place, None) for place in ("generation_config", "config"))

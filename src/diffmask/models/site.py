@@ -23,7 +23,7 @@ class Site:
     site holds no tensor, nothing is captured. The state is (example, position, hidden), whatever the tensor is: of one
     laid out as a `grid` (example, hidden, row, column) the positions are read row by row, in `time` they stand before
     the examples, and the first `prefix` positions of a line, such as [CLS] before the patches of an image, are no part
-    of it and always stay.
+    of it and always stay. Where the model reads the same again one position later, that is the site's `echo`.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Site:
     optional: bool = False
     layout: Literal["line", "time", "grid"] = "line"
     prefix: int = 0
+    echo: Site | None = None
 
     def state_of(self, tensor: Tensor) -> Tensor:
         """Return the part of a tensor that is the state here."""

@@ -11,17 +11,17 @@ with resume(sites["block.3"], state, states):  # the same, without computing wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial, wraps
-from inspect import signature
 from itertools import count
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import SiteError
+from .packing import argument_of, holds_tensor, pick, put_back
 from .site import Site as Site
 from .site import Sites as Sites
 from .site import States as States
@@ -53,7 +53,7 @@ def capture(
         if site.prefix:
             states.prefixes[site.name] = site.turned(tensor)[:, : site.prefix]
         if site.side == "output":
-            states.outputs[site.name] = _put(whole, site.item, tensor)
+            states.outputs[site.name] = put_back(whole, site.item, tensor)
         if site is last:
             raise Reached
 
@@ -67,13 +67,15 @@ def capture(
 def replace(site: Site, state: Tensor) -> Iterator[None]:
     """Put `state` in place of what the model computes at `site`."""
     reached = False
+    original: list[Tensor] = []
 
     def swap(site: Site, current: Tensor, whole: Any) -> Tensor:
         nonlocal reached
         reached = True
-        return site.with_state(current, _fitting(site, site.state_of(current), state))
+        original[:] = [site.state_of(current)]
+        return site.with_state(current, _fitting(site, original[0], state))
 
-    with _visit(site, swap):
+    with _visit(site, swap), _replace_echo(site, original, state):
         yield
     _check_reached(site, reached)
 
@@ -110,8 +112,24 @@ def resume(site: Site, state: Tensor, states: States) -> Iterator[None]:
             stack.enter_context(_answer(module, by_call, calls))
         if site.side == "input":
             stack.enter_context(replace(site, state))
+        else:
+            stack.enter_context(_replace_echo(site, [states[site.name]] if site.echo else [], state))
         yield
     _check_reached(site, reached)
+
+
+@contextmanager
+def _replace_echo(site: Site, original: Sequence[Tensor], state: Tensor) -> Iterator[None]:
+    """Replace the state also where the model reads the same one position later, as far as it is the same there."""
+
+    def swap(echo: Site, current: Tensor, whole: Any) -> Tensor | None:
+        if current.shape != original[0].shape:
+            return None  # the decoder was given something of its own to read
+        same = (current[:, 1:] == original[0][:, :-1]).all(-1, keepdim=True)
+        return torch.cat([current[:, :1], torch.where(same, state[:, :-1].to(current), current[:, 1:])], dim=1)
+
+    with nullcontext() if site.echo is None else _visit(site.echo, swap):
+        yield
 
 
 @contextmanager
@@ -159,19 +177,19 @@ def _visit(site: Site, visit: Callable[[Site, Tensor, Any], Tensor | None]) -> I
         return next(turn) % site.calls == site.call
 
     def on_output(module: nn.Module, args: Any, output: Any) -> Any:
-        if site.optional and not _holds_tensor(output, site.item):
+        if site.optional and not holds_tensor(output, site.item):
             return None
-        if mine() and (new := visit(site, _pick(site, output, site.item), output)) is not None:
-            return _put(output, site.item, new)
+        if mine() and (new := visit(site, pick(site, output, site.item), output)) is not None:
+            return put_back(output, site.item, new)
 
     def on_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not mine():
             return None
-        key = _argument(site, args, kwargs)
-        new = visit(site, _pick(site, args if isinstance(key, int) else kwargs, key), None)
+        key = argument_of(site, args, kwargs)
+        new = visit(site, pick(site, args if isinstance(key, int) else kwargs, key), None)
         if new is None:
             return None
-        return (_put(args, key, new), kwargs) if isinstance(key, int) else (args, {**kwargs, key: new})
+        return (put_back(args, key, new), kwargs) if isinstance(key, int) else (args, {**kwargs, key: new})
 
     if site.side == "output":
         handle = site.module.register_forward_hook(on_output)
@@ -211,68 +229,9 @@ def _forward(module: nn.Module, new: Callable[..., Any]) -> Iterator[None]:
             del module.forward
 
 
-def _argument(site: Site, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
-    """Find where the caller passed the site's argument: by position or by keyword."""
-    item = site.item
-    if (item < len(args)) if isinstance(item, int) else item in kwargs:
-        return item  # as nearly always; the signature takes long to read
-    names = [name for name in signature(site.module.forward).parameters if name not in ("args", "kwargs")]
-    if isinstance(item, str) and item in names:
-        item = names.index(item)
-    elif isinstance(item, int):
-        left = [name for name in names if name in kwargs] + [name for name in kwargs if name not in names]
-        item = left[item - len(args)] if item - len(args) < len(left) else item
-    return item
-
-
-def _holds_tensor(output: Any, item: int | str) -> bool:
-    return isinstance(output, Tensor) or (type(output) is tuple and isinstance(output[cast(int, item)], Tensor))
-
-
-def _pick(site: Site, holder: Any, item: int | str) -> Tensor:
-    """Take the tensor that holds the state out of a tuple or a mapping, or as it is."""
-    if isinstance(holder, Tensor):
-        return holder
-    if isinstance(holder, Mapping) and isinstance(item, int) and item not in holder:
-        holder = tuple(holder.values())
-    try:
-        found = holder[item]
-    except (IndexError, KeyError, TypeError):
-        found = None
-    if not isinstance(found, Tensor):
-        raise SiteError(
-            f"site '{site.name}' holds no tensor: the {site.side} of {type(site.module).__name__} has "
-            f"{type(found).__name__} at item {item!r}; choose another with Site(..., item=...)"
-        )
-    return found
-
-
-def _put(holder: Any, item: int | str, state: Tensor) -> Any:
-    """Return a copy of `holder` with `state` in the place `item`."""
-    if isinstance(holder, Tensor):
-        return state
-    if isinstance(holder, Mapping):
-        key = item if item in holder else list(holder)[cast(int, item)]
-        changed = {**holder, key: state}
-        return changed if type(holder) is dict else type(holder)(**changed)
-    items = list(holder)
-    items[cast(int, item)] = state
-    return type(holder)(*items) if hasattr(holder, "_fields") else type(holder)(items)
-
-
-def pick_tensor(site: Site, output: Any) -> Tensor:
-    """Take the tensor that holds the state, with its examples first, out of what a module gave."""
-    return site.turned(_pick(site, output, site.item))
-
-
-def put_tensor(site: Site, output: Any, tensor: Tensor) -> Any:
-    """Return a copy of what a module gave with another tensor in the place of the one that holds the state."""
-    return _put(output, site.item, site.turned(tensor))
-
-
 def _put_state(site: Site, holder: Any, state: Tensor) -> Any:
     """Return a copy of what a module gave with another state in it."""
-    return _put(holder, site.item, site.with_state(_pick(site, holder, site.item), state))
+    return put_back(holder, site.item, site.with_state(pick(site, holder, site.item), state))
 
 
 def _fitting(site: Site, current: Tensor, state: Tensor) -> Tensor:

@@ -22,7 +22,8 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from ..models.adapter import Adapter
-from ..models.sites import Site, States, pick_tensor, put_tensor
+from ..models.packing import pick_tensor, put_tensor
+from ..models.sites import Site, States
 from ..tasks.task import Task
 from ..types import Batch, Bernoulli, Categorical, Value
 from .rows import Places, Rows, find_places, marks_of

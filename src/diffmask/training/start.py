@@ -243,8 +243,9 @@ def _check_feasible(site: str, margin: float, opened: float, closed: float) -> N
     if not opened <= margin:
         raise InfeasibleError(
             f"margin {margin} cannot be met at site '{site}': with every unit kept the prediction already moves by "
-            f"{opened:.3g}. The model does not repeat itself (dropout, noise, low precision): fix that, or use a "
-            f"margin well above {opened:.3g}"
+            f"{opened:.3g}. The model does not repeat itself (dropout, noise, low precision), or, with removal = "
+            "knockout, does not attend as its mask says: fix that, use removal = baseline, or a margin well above "
+            f"{opened:.3g}"
         )
     if opened > margin / 4:
         log.warning("site '%s': with every unit kept the prediction moves by %.3g of margin %g", site, opened, margin)
