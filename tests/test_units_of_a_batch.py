@@ -39,6 +39,13 @@ def test_pooling_is_the_mean_over_the_positions_of_a_unit(grouped):
     torch.testing.assert_close(grouped.pool(state), slow_sums(state) / counts)
 
 
+def test_pooling_float16_adds_up_more_than_float16_holds():
+    place = torch.zeros(1, 300, dtype=torch.long)
+    batch = Batch({"attention_mask": place + 1}, torch.ones(1, 1, dtype=torch.bool), place)
+    pooled = batch.pool(torch.full((1, 300, 2), 300.0, dtype=torch.float16))
+    assert pooled.dtype == torch.float16 and pooled.eq(300).all()
+
+
 def test_positions_of_no_unit_do_not_reach_any_unit(grouped):
     state = torch.randn(2, 6, 4)
     other = torch.where((PLACE < 0).unsqueeze(-1), torch.nan, state)

@@ -105,8 +105,9 @@ class Batch:
         """Average a state over the positions of each unit."""
         if self.place is None:
             return state
-        ones = torch.ones_like(state[..., :1])
-        return self.add_up(state) / self.add_up(ones).clamp_min(1)
+        wide = state.to(torch.promote_types(state.dtype, torch.float32))  # a sum may be more than float16 can hold
+        sums, counts = self.add_up(wide), self.add_up(torch.ones_like(wide[..., :1]))
+        return (sums / counts.clamp_min(1)).to(state.dtype)
 
     def around(self, units: Float[Tensor, "batch unit hidden"], count: int) -> Float[Tensor, "batch unit hidden"]:
         """Average each real unit with those that are real among the `count` before it and the `count` behind it."""

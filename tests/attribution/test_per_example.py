@@ -34,9 +34,9 @@ def test_per_example_masks_polished_are_sets_that_hold(question):
             assert holds(question, scores > 0.5).all()
 
 
-def test_restarts_are_searches_with_the_next_seeds(question):
+def test_restarts_are_searches_that_no_other_seed_makes(question):
     objective = ObjectiveConfig(margin=MARGIN)
-    runs = [PerExample(objective, FreeConfig(steps=8, seed=seed))(question) for seed in (3, 4)]
+    runs = [PerExample(objective, FreeConfig(steps=8, seed=seed))(question) for seed in (6, 7)]
     best = PerExample(objective, FreeConfig(steps=8, seed=3), restarts=2)(question)
     assert all(any(torch.equal(row, run[i]) for run in runs) for i, row in enumerate(best))
 

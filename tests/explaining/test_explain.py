@@ -102,6 +102,15 @@ def test_no_examples_is_an_error(fitted):
         explain(fitted, [])
 
 
+@pytest.mark.parametrize("how", [explain, certify])
+def test_a_score_that_is_nan_is_not_an_explanation(fitted, how):
+    wild = ruined(fitted)
+    with torch.no_grad():
+        wild.probe.voter(0).last.bias.fill_(math.nan)
+    with pytest.raises(ModelError, match=r"the probe's scores of example 0 are NaN.*run the model in float32"):
+        how(wild, [0, 1])
+
+
 def test_a_nan_prediction_is_not_explained(fitted):
     class Broken(Evidence):
         def forward(self, tokens, valid):

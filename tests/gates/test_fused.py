@@ -97,3 +97,11 @@ def test_a_gradient_still_reaches_the_voters():
     probe = probe_with_opinions(kind="input")
     probe.log_keep(reading()).sum().backward()
     assert all(voter.first.weight.grad is not None for voter in probe.voters)
+
+
+def test_weights_that_count_no_changes_are_asked_one_by_one():
+    with torch.inference_mode():
+        probe = probe_with_opinions(kind="input")
+    with torch.no_grad():
+        torch.testing.assert_close(probe.log_keep(reading()), one_by_one(probe, reading()))
+    assert probe._kept_fused is None

@@ -46,7 +46,8 @@ class PerExample(Method):
         return scores[0] if self.restarts == 1 and self.polish == "none" else self._choose(question, scores)
 
     def _search(self, question: Question, number: int) -> Float[Tensor, "batch unit"]:
-        q, how = question, replace(self.search, seed=self.search.seed + number)
+        # Searches of their own for each seed: shared ones would make seeds agree that do not.
+        q, how = question, replace(self.search, seed=self.search.seed * self.restarts + number)
         return search_gates(q.model, q.task, q.batch, q.site_name, q.baseline, HardConcrete(), self.objective, how)
 
     @torch.no_grad()

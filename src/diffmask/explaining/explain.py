@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from ..errors import SettingError
+from ..errors import ModelError, SettingError
 from ..explanation import Explanation, Verification, place_of
 from ..gates.probe import Probe
 from ..gates.votes import kept
@@ -135,12 +135,25 @@ def describe(
     # Copies: a part of the batch's memory would keep, and be written to a file with, all of it.
     counts: list[int] = chunk.valid.sum(1).tolist()
     split: Callable[..., list[Tensor]] = torch.ops.aten.split_with_sizes_copy
-    scores, chosen = split(said.scores[:, chunk.valid], counts, 1), split(said.kept[chunk.valid], counts)
+    real = said.scores[:, chunk.valid]
+    check_scores(chunk, real)
+    scores, chosen = split(real, counts, 1), split(said.kept[chunk.valid], counts)
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     each = zip(chunk.rows, chunk.examples, units, scores, chosen, measured, strict=True)
     for row, example, names, score, keep, check in each:
         own = _named(fitted.task, example, check, about)
         yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, own)
+
+
+def check_scores(chunk: Chunk, scores: Float[Tensor, "depth _"]) -> None:
+    """Refuse scores that are NaN, which would pass for those of units that are dropped."""
+    if bool((bad := scores.isnan()).any()):
+        place = int(bad.any(0).nonzero()[0])
+        row = chunk.rows[int(chunk.valid.nonzero()[place, 0])]
+        raise ModelError(
+            f"the probe's scores of example {row} are NaN: states that it reads there are larger than the model's "
+            "precision holds; run the model in float32 or bfloat16"
+        )
 
 
 def info(fitted: Fit) -> dict[str, Any]:

@@ -122,7 +122,8 @@ def _weights(fitted: Fit) -> Hashable:
     model = fitted.model.model
     places = tuple(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))
     probe = [*fitted.probe.parameters(), *fitted.probe.buffers()]
-    return places, tuple((tensor.data_ptr(), tensor._version) for tensor in probe)
+    counted = [-1 if tensor.is_inference() else tensor._version for tensor in probe]
+    return places, tuple((tensor.data_ptr(), count) for tensor, count in zip(probe, counted, strict=True))
 
 
 def _precision(model: Adapter) -> tuple[Any, ...]:

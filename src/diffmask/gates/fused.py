@@ -134,7 +134,12 @@ def fuse_networks(voters: Sequence[Voter], widths: Sequence[int], shared: bool) 
     )
 
 
-def version(voters: Sequence[StandardVoter]) -> tuple[object, ...]:
-    """Return what changes whenever a weight does, without looking at the weights."""
-    tensors = (tensor for voter in voters for tensor in (*voter.parameters(), *voter.buffers()))
+def version(voters: Sequence[StandardVoter]) -> tuple[object, ...] | None:
+    """Return what changes whenever a weight does, without looking at the weights; None where they do not tell.
+
+    Change them under `torch.no_grad()`: PyTorch does not count what is done to `weight.data`.
+    """
+    tensors = [tensor for voter in voters for tensor in (*voter.parameters(), *voter.buffers())]
+    if any(tensor.is_inference() for tensor in tensors):  # made under torch.inference_mode, they count nothing
+        return None
     return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)

@@ -213,7 +213,8 @@ class Probe(nn.Module, ABC):
         if self.config.voter not in OURS or (self.config.votes == "coupled" and self.config.kind == "input"):
             return None
         voters = cast(list[StandardVoter], list(self.voters))  # as the settings say
-        now = version(voters)
+        if (now := version(voters)) is None:
+            return None
         if self._kept_fused is None or self._kept_fused[0] != now:
             reads = [self.reads(depth) for depth in range(self.depth_count)]
             self._kept_fused = now, fuse(voters, reads, self.read_widths)

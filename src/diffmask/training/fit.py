@@ -84,7 +84,8 @@ def fit(
     """Fit a probe to a frozen model; `config` may be the name of a recipe.
 
     With a `directory`, the state is written there as it goes; the same call after a crash or a kill goes on from it
-    and ends with the same weights. The model is as it was, and where it was, when this returns.
+    and ends with the same weights, with a `cache` up to rounding. The model is as it was, and where it was, when this
+    returns.
     """
     settings = config if isinstance(config, FitConfig) else recipe(config or "default")
     check_fit(model, task)
