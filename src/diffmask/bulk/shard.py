@@ -120,6 +120,7 @@ def _kinds(pa: Any) -> dict[str, Any]:
         "original": pa.string(),
         "masked": pa.string(),
         "certified": pa.bool_(),
+        "cut": pa.int32(),
         "error": pa.string(),
     }
 
@@ -144,6 +145,7 @@ def _plain(found: Found) -> dict[str, Any]:
         "original": json.dumps(dict(checked.original)),
         "masked": json.dumps(dict(checked.masked)),
         "certified": found.certified,
+        "cut": found.info.get("cut", 0),
     }
 
 

@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ..errors import DataError
-from .common import BROKEN, check_place, complain, number_or_name, say, settle_threads, stoppable, watched
+from .common import (
+    BROKEN,
+    check_ending,
+    check_place,
+    complain,
+    import_engines,
+    number_or_name,
+    say,
+    settle_threads,
+    stoppable,
+    watched,
+)
 from .inputs import Inputs
 
 if TYPE_CHECKING:
     from ..bulk.run import Plan
     from ..bulk.shard import Tally
+
+
+FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", ".html")
 
 
 @dataclass(frozen=True)
@@ -78,11 +92,16 @@ class Shards:
                 "paths, or write one file with --output NAME.jsonl"
             )
         check_place(self.output, directory=True)
+        if not self.output.exists():
+            check_ending(
+                self.output, "a directory of shards", FILES, "name a directory, or leave options for shards out"
+            )
         return self.inputs.source, self.output
 
     def _plan(
         self, saved: Mapping[str, Any], source: Path, output: Path, depth: str, certify: bool, batch_size: int
     ) -> Plan:
+        import_engines()
         from ..bulk.run import BulkConfig, make_plan
         from ..bulk.worker import Saved
 

@@ -6,9 +6,11 @@ import io
 import json
 import math
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BROKEN = 3  # the exit code when a margin was required and is broken
+STOPS = (signal.SIGINT, signal.SIGTERM)
 STOPPED = 130  # the exit code after Ctrl-C, as shells have it
 EMBEDDED = "embedded"
 PATIENCE = 2.0  # seconds a person waits without asking whether anything happens
@@ -64,26 +67,64 @@ def number_or_name(typed: str) -> int | str:
     return int(typed) if typed.removeprefix("-").isdecimal() else typed
 
 
-def check_place(output: Path | None, directory: bool = False) -> None:
-    """Refuse an output that cannot be written, before anything that takes long."""
+def check_place(
+    output: Path | None, directory: bool = False, read: Iterable[Path] = (), option: str = "--output"
+) -> None:
+    """Refuse an output that cannot be written, or would take the place of what is read, before anything takes long."""
     if output is None:
         return
+    if output.is_file() and any(os.path.isfile(source) and output.samefile(source) for source in read):
+        raise StorageError(f"{output} is what is read, and would be lost: name another file with {option}")
     there = next(place for place in (output, *output.absolute().parents) if place.exists())
     if there == output and there.is_dir() and not directory:
-        raise StorageError(f"{output} is a directory: name a file in it, or elsewhere, with --output")
+        raise StorageError(f"{output} is a directory: name a file in it, or elsewhere, with {option}")
     if not there.is_dir() and (directory or there != output):
-        raise StorageError(f"nothing can be put into {there}, which is a file: name another place with --output")
+        raise StorageError(f"nothing can be put into {there}, which is a file: name another place with {option}")
     if not os.access(there, os.W_OK):
-        raise StorageError(f"{output} cannot be written, as {there} is not yours to change: name another with --output")
+        raise StorageError(f"{output} cannot be written, as {there} is not yours to change: name another with {option}")
+
+
+def check_ending(output: Path | None, holds: str, wrong: Collection[str], right: str) -> None:
+    """Refuse a name whose ending promises something else than what is written, such as a table."""
+    if output is not None and output.suffix.lower() in wrong:
+        raise StorageError(f"{output} would hold {holds}, and its ending says otherwise: {right}")
 
 
 def load_run(run: str = EMBEDDED, **settings: Any) -> Fit:
     """Load a saved probe and its model, saying so: most of the time goes into importing what it needs."""
     with complain.status("loading the model"):
+        import_engines()
         from ..explaining.pretrained import from_pretrained
 
         settle_threads(run)
         return from_pretrained(run, **settings)
+
+
+def import_engines() -> None:
+    """Import what computes; Ctrl-C waits until that is done, as it leaves NumPy or torch half imported."""
+    with waiting():
+        import numpy  # noqa: F401
+        import torch  # noqa: F401
+
+        with suppress(ImportError):  # whoever needs it says how to get it
+            import transformers  # noqa: F401
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Let Ctrl-C, or a scheduler's SIGTERM, wait for the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def settle_threads(run: str) -> None:

@@ -57,7 +57,8 @@ def compare(
     """Compare attribution methods on a model with a fitted probe, with intervals and what each method costs."""
     inputs = Inputs(tuple(texts or ()), file, text_column, pair_column, image_column)
     inputs.check()
-    check_place(output)
+    check_place(output, read=inputs.paths)
+    check_place(resume, directory=True, option="--resume")
     kept = f"the same command goes on from {resume}" if resume else "with --resume DIRECTORY, finished methods are kept"
     with stoppable(kept):
         fitted = load_run(run, model=model, strict=strict, device=device or usual_device())

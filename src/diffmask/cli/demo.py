@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .common import aside, draw_pictures, load_run, say, say_json, stoppable, watched
+from .common import aside, check_place, draw_pictures, load_run, say, say_json, stoppable, watched
 from .report import say_report, write_report
 
 EXAMPLE = "Example: diffmask demo --output runs/demo"
@@ -23,6 +23,7 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False,
 ) -> None:
     """Explain twenty sentences with the embedded model, compare with rivals, and end in a report for a browser."""
+    check_place(output, directory=True)
     with stoppable("nothing was written; the same command begins again"), aside(as_json):
         result = _demo(output, sentences)
     if as_json:

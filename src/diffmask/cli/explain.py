@@ -14,6 +14,7 @@ from .common import (
     BROKEN,
     EMBEDDED,
     Kind,
+    check_ending,
     check_place,
     complain,
     load_run,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ..explaining.explainer import Explainer
     from ..explanation import Explanation
 
+TABLES_AND_PAGES = (".csv", ".tsv", ".parquet", ".xlsx", ".html", ".md")
 EXAMPLE = 'Example: diffmask explain "A fast, funny, highly enjoyable movie."'
 
 
@@ -75,13 +77,15 @@ def explain(
         saved = {"run": _named(run, kind), "model": model, "strict": strict, "device": device}
         shards.make(saved, depth, certify, batch_size, target, as_json, require_margin)
         return
-    check_place(output)
+    check_place(output, read=inputs.paths)
+    check_ending(output, "JSON lines", TABLES_AND_PAGES, "write a .jsonl file")
     with stoppable("nothing was written; the same command begins again"):
         fitted = load_run(_named(run, kind), model=model, strict=strict, device=device or usual_device())
         given = inputs.read(fitted.task)
         explainer = _explainer(fitted, read_depth(fitted, depth), certify, batch_size)
         found = _explained(explainer, inputs, given, target)
     _deliver(found, [name_of(example) for example in given], as_json, output)
+    _count_cut(found)
     if require_margin:
         _require(found)
 
@@ -110,7 +114,7 @@ def _explained(explainer: Explainer, inputs: Inputs, examples: Sequence[Any], ta
     for start in watched(starts, "explain", len(starts)):
         with inputs.named(start):
             batch = explainer(examples[start : start + size])
-        check_targets(batch, asked, first=start)
+        check_targets(batch, asked, first=start + 1)
         found += batch
     return found
 
@@ -150,6 +154,12 @@ def _write(path: Path, lines: str, count: int, quiet: bool) -> None:
     write_file(path, lines.encode())
     if not quiet:  # with --json, standard output is for JSON alone
         say.print(f"wrote {count} to {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _count_cut(found: Sequence[Explanation]) -> None:
+    if cut := sum("cut" in explanation.info for explanation in found):
+        said = f"diffmask: {cut} of {len(found)} texts were longer than the model takes: what was cut is not explained"
+        complain.print(said, style="yellow", highlight=False, soft_wrap=True)
 
 
 def _require(found: Sequence[Explanation]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import BROKEN, Kind, check_place, complain, say, stoppable
+from .common import BROKEN, Kind, check_place, complain, import_engines, say, stoppable
 
 if TYPE_CHECKING:
     from ..models.hub import Place
@@ -116,6 +116,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 def _fit(settings: RunConfig, place: Place, output: Path) -> Fit:
     """Load the model and the data, fit, and save."""
     with complain.status("loading the model"):
+        import_engines()
         from ..training.fit import fit as run
         from .prepare import prepare
         from .run_config import write_config

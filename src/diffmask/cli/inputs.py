@@ -30,6 +30,11 @@ class Inputs:
     pair_column: str = ""
     image_column: str = "image"
 
+    @property
+    def paths(self) -> list[Path]:
+        """What may be files: the source, and arguments, which may be those of images."""
+        return [*map(Path, self.texts), *([] if self.source is None else [self.source])]
+
     def check(self) -> None:
         """Refuse what cannot be explained by any model, before one is loaded."""
         if not self.texts and self.source is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .common import check_place, complain, say, stoppable
+from .common import check_ending, check_place, complain, say, stoppable
 
 if TYPE_CHECKING:
     from ..page.sources import Sources
@@ -33,7 +33,8 @@ def report(
     """Make one self-contained HTML file from saved explanations and comparisons: no network, search, depth slider."""
     from ..page.sources import read_sources
 
-    check_place(output)
+    check_place(output, read=sources)
+    check_ending(output, "a page", (".json", ".jsonl", ".parquet", ".csv", ".md"), "write an .html file")
     with stoppable("nothing was written; the same command begins again"):
         found = read_sources(sources)
         named = title or ", ".join(dict.fromkeys(source.stem or source.name for source in sources))

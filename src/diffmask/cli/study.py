@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from .common import aside, complain, draw_pictures, say, say_json, stoppable
+from .common import aside, check_place, complain, draw_pictures, say, say_json, stoppable
 
 if TYPE_CHECKING:
     from ..studies.setup import Setup
@@ -39,6 +39,7 @@ def study(
     from ..studies.setup import Setup
 
     path = output or Path("runs" if small else "results") / f"{name.replace('-', '_')}.json"
+    check_place(path)
     given = {"--data": data, "--encoder": encoder}
     command = f"diffmask study {name} --seeds {seeds} --jobs {jobs} --output {path}"
     command += " --small" * small + " --take-over" * take_over

@@ -141,7 +141,7 @@ def describe(
     units, depths = fitted.task.units(chunk.examples), fitted.probe.site_names
     each = zip(chunk.rows, chunk.examples, units, scores, chosen, measured, strict=True)
     for row, example, names, score, keep, check in each:
-        own = _named(fitted.task, example, check, about)
+        own = _own(fitted.task, example, check, about)
         yield row, Explanation(tuple(names), depths, score, depth, keep, check, certified, own)
 
 
@@ -182,17 +182,21 @@ def _about(fitted: Fit) -> dict[str, list[Any]]:
     return {name: list(value) for name, value in found.items() if value is not None}
 
 
-def _named(task: Task, example: Any, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
-    """Add the names of what was decided where they are too many to be the same for all, such as tokens or spans."""
-    if check is None:
-        return about
+def _own(task: Task, example: Any, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
+    """Add what is said of one example alone to what all explanations share."""
+    cut, names = task.cut(example), {} if check is None else _names(task, example, check)
+    return {**about, **({"cut": cut} if cut else {}), **({"labels": names} if names else {})}
+
+
+def _names(task: Task, example: Any, check: Verification) -> dict[str, str]:
+    """Name what was decided where there is too much to be the same for all, such as tokens or spans."""
     lists = (each if isinstance(each, list) else [each] for each in [*check.original.values(), *check.masked.values()])
     indices = dict.fromkeys(index for each in lists for index in each if type(index) is int)
     names = dict(task.names(indices) or {}) if indices else {}
     for place, decided in {place_of(decided): decided for decided in (check.original, check.masked)}.items():
         if (said := task.read_out(example, decided)) is not None:
             names[place] = said
-    return {**about, "labels": names} if names else about
+    return names
 
 
 def check_depth(probe: Probe, depth: int | str) -> int:
@@ -201,6 +205,8 @@ def check_depth(probe: Probe, depth: int | str) -> int:
         if depth not in probe.site_names:
             raise SettingError(unknown("depth", depth, probe.site_names))
         return probe.site_names.index(depth)
+    if not isinstance(depth, int):
+        raise SettingError(f"depth must be a number or the name of a site, got {depth!r}")
     if not -probe.depth_count <= depth < probe.depth_count:
         raise SettingError(
             f"depth {depth} does not exist: this probe has {probe.depth_count} "

@@ -50,11 +50,17 @@ def from_pretrained(
     image processor too. The weights must be those the probe was fitted to; `dtype` is changed after that is checked.
     With `strict`, a text that is too long is refused, not cut.
     """
+    if not isinstance(directory, str | Path):
+        raise SettingError(
+            f"from_pretrained takes the directory of a saved probe or its name, got {type(directory).__name__}"
+        )
     if str(directory).partition(":")[0] == EMBEDDED and not Path(directory).exists():
         _check_none_given(str(directory), model=model, tokenizer=tokenizer, task=task, revision=revision)
         return _moved(_embedded(str(directory), strict), device, dtype)
     place = fetch(directory, revision, "saved probe", [PROBE, RECORD])
     record = read_record(place.path)
+    if record["task"] is not None and record["task"].get("kind") not in TASKS.names:
+        raise StorageError(_unknown_task(f"kind {record['task'].get('kind')!r}"))
     if record["task"] is None and task is None:
         raise StorageError(
             f"{place.name} was fitted to a task of its author's, which only Python can make again: "
@@ -62,6 +68,7 @@ def from_pretrained(
         )
     if task is not None:
         _check_kind(place.name, record["task"], task)
+    _check_class(place.name, record["base"].get("architecture"), model)
     adapted, processor = _base(place.name, record, model, tokenizer)
     task = task or _task(record["task"], processor, strict)
     fitted = load_fit(place.path / PROBE, adapted, task)
@@ -88,6 +95,13 @@ def _embedded(name: str, strict: bool) -> Fit:
     return load_embedded(kind, strict=strict)
 
 
+def _check_class(name: str, architecture: str | None, model: Any) -> None:
+    """Refuse a model of another class before its sites are looked for."""
+    given = type(model.model if isinstance(model, Adapter) else model).__name__
+    if isinstance(model, nn.Module | Adapter) and architecture is not None and given != architecture:
+        raise StorageError(f"{name} belongs to a {architecture}, got a {given}: give the model it was fitted to")
+
+
 def _check_kind(name: str, described: Mapping[str, Any] | None, task: Task) -> None:
     """Refuse a task of another kind; for one of the user's own class the user answers."""
     fitted, given = (None if each is None else each["kind"] for each in (described, describe(task)))
@@ -102,7 +116,14 @@ def _task(described: Mapping[str, Any], processor: Any, strict: bool) -> Task:
     settings = dict(described["settings"])
     if strict and "strict" in settings:
         settings["strict"] = True
-    return make_task({**described, "settings": settings}, processor)
+    try:
+        return make_task({**described, "settings": settings}, processor)
+    except TypeError as error:
+        raise StorageError(_unknown_task(str(error))) from error
+
+
+def _unknown_task(why: str) -> str:
+    return f"{RECORD} describes a task that this diffmask does not know ({why}): install the one that wrote it"
 
 
 def _base(name: str, record: Mapping[str, Any], model: Any, processor: Any) -> tuple[Adapter, Any]:

@@ -62,12 +62,15 @@ def _check_token(number: int, asked: Target, decided: int, name: str) -> None:
 
 def label_index(asked: Target, labels: Sequence[str] | None) -> int:
     """Turn a label as a person writes it, its number or its name, into an index."""
+    if not isinstance(asked, int | str):
+        raise SettingError(f"a target is a label's name or number, got {type(asked).__name__}: pass its name or int(…)")
     if labels is not None and asked in labels:
         return list(labels).index(str(asked))
     if isinstance(asked, int) or (isinstance(asked, str) and asked.isdecimal()):
         index = int(asked)
-        if labels is not None and index >= len(labels):
-            raise SettingError(f"there is no label {index}: the model knows {', '.join(labels)}, counted from 0")
+        if index < 0 or (labels is not None and index >= len(labels)):
+            known = f": the model knows {', '.join(labels)}" if labels is not None else ""
+            raise SettingError(f"there is no label {index}{known}, counted from 0")
         return index
     raise SettingError(unknown("label", str(asked), [*(labels or ["0, 1, …"]), PREDICTED]))
 

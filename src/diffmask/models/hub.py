@@ -26,6 +26,8 @@ def fetch(name: str | Path, revision: str | None = None, what: str = "model", fi
     """Return the directory of that name, or fetch the repository of that name from the Hub."""
     path = Path(name).expanduser()
     if path.is_dir():
+        if revision is not None:
+            raise StorageError(f"{name} is a directory, which has no revision {revision}: leave revision out")
         return Place(path.resolve(), str(path.resolve()))
     if path.is_file():
         raise StorageError(f"{name} is a file: give the directory of a {what}, or its name on the Hub")

@@ -45,10 +45,12 @@ def capture(
     def record(site: Site, tensor: Tensor, whole: Any) -> None:
         states.visits[site.name] += 1
         seen = tensor
+        if not torch.is_grad_enabled():  # what was fine-tuned with checkpoints asks for gradients of its embeddings
+            tensor = tensor.detach()
         if how != "watch":
             tensor = tensor.clone()  # a model that goes on in place would change what was seen
         if how != "copy":
-            states.watch(seen, tensor)
+            states.watch(seen, seen if how == "watch" else tensor)
         states[site.name] = site.state_of(tensor)
         if site.prefix:
             states.prefixes[site.name] = site.turned(tensor)[:, : site.prefix]

@@ -62,6 +62,8 @@ def named_site(model: nn.Module, site: Site | str) -> Site:
     """Turn the name of a module, perhaps with ":input", into a site."""
     if isinstance(site, Site):
         return site
+    if not isinstance(site, str):
+        raise SiteError(f"a site is the name of a module, or a Site(…), got {site!r}: see model.named_modules()")
     path, _, side = site.partition(":")
     modules = dict(model.named_modules())
     if path not in modules or not path:

@@ -140,6 +140,7 @@ def record(explanation: Explanation, text: str) -> dict[str, Any]:
         "prediction": None if checked is None else answer(checked.original, labels),
         "verification": None if checked is None else _checked(checked, labels),
         "certified": explanation.certified,
+        "cut": explanation.info.get("cut", 0),
         "kind": explanation.info.get("kind"),
         "fingerprint": explanation.info.get("fingerprint"),
         "info": {name: value for name, value in explanation.info.items() if name not in TOLD},

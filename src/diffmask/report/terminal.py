@@ -45,6 +45,8 @@ class View:
 def head(explanation: Explanation) -> Table:
     """Say what the model predicts, whether the explanation holds, and what it keeps."""
     rows = {"prediction": _prediction(explanation), "check": check(explanation), "kept": _kept(explanation)}
+    if cut := explanation.info.get("cut"):
+        rows["cut"] = Text(f"{cut} tokens that the model does not take, and nobody explained", style="dark_orange")
     table = Table.grid(padding=(0, 2))
     for name, said in rows.items():
         table.add_row(Text(name, style="dim"), said)

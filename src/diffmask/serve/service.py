@@ -125,11 +125,10 @@ class Service:
         depths = range(self.fitted.probe.depth_count) if wanted.depth is None else [wanted.depth]
         try:
             found = [self._at_depth(wanted, examples, depth) for depth in depths]
-            cut = [self._cut(example) for example in examples]
         finally:
             self.fitted.task.forget()
-        rows = zip(examples, zip(*found, strict=True), cut, strict=True)
-        return [_described(example, row, some, wanted.depth is None) for example, row, some in rows]
+        rows = zip(examples, zip(*found, strict=True), strict=True)
+        return [_described(example, row, wanted.depth is None) for example, row in rows]
 
     def _at_depth(self, wanted: Wanted, examples: list[Any], depth: int) -> list[Explanation]:
         size = self.limits.batch
@@ -138,15 +137,11 @@ class Service:
         fitted = self.fitted if wanted.margin is None else with_margin(self.fitted, wanted.margin)
         return explain(fitted, examples, depth=depth, verify=wanted.verify, batch_size=size)
 
-    def _cut(self, example: Any) -> int:
-        task = self.fitted.task
-        return task.encoded(example).cut if isinstance(task, TextTask) else 0
 
-
-def _described(example: Any, row: Sequence[Explanation], cut: int, every: bool) -> dict[str, Any]:
+def _described(example: Any, row: Sequence[Explanation], every: bool) -> dict[str, Any]:
     """Write one example down as JSON carries it; at the top stands the last of its depths."""
     text = None if not isinstance(example, str | tuple) else list(example) if isinstance(example, tuple) else example
-    whole = {**record(row[-1], ""), "text": text, "cut": cut, "grid": row[-1].info.get("grid")}
+    whole = {**record(row[-1], ""), "text": text, "grid": row[-1].info.get("grid")}
     if every:
         records = [record(each, "") for each in row]
         whole["at_depths"] = [{name: each[name] for name in AT_DEPTH} for each in records]

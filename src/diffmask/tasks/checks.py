@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..errors import DataError, SettingError
@@ -13,7 +13,7 @@ from .units import Kept, Text
 def check_choice(what: str, got: str, known: Sequence[str]) -> None:
     """Refuse what is none of a few words."""
     if got not in known:
-        raise DataError(unknown(what, got, known))
+        raise DataError(unknown(what, str(got), known))
 
 
 def check_keep(keep: Any) -> None:
@@ -23,10 +23,23 @@ def check_keep(keep: Any) -> None:
         raise DataError(f"keep takes a list of words, got {keep!r}: write keep=['not'], or leave it out")
 
 
-def check_around(around: int) -> None:
-    """Refuse what is no number of units."""
-    if not isinstance(around, int) or around < 0:
-        raise SettingError(f"around must be 0 or a number of units on each side of a gate's own, got {around!r}")
+COUNTED = {"around": "0 or a number of units on each side of a gate's own", "max_length": "a number of tokens"}
+
+
+def check_count(what: str, got: Any, least: int) -> None:
+    """Refuse what is no whole number, or too small a one."""
+    if not isinstance(got, int) or isinstance(got, bool) or got < least:
+        raise SettingError(f"{what} must be {COUNTED[what]}, got {got!r}")
+
+
+def check_names(labels: Any) -> None:
+    """Refuse what are no names of labels, in an order."""
+    if labels is None:
+        return
+    listed = isinstance(labels, Sequence) and not isinstance(labels, str)
+    if not listed or not all(isinstance(label, str) for label in labels):
+        hint = "list(id2label.values())" if isinstance(labels, Mapping) else "e.g. ['negative', 'positive']"
+        raise DataError(f"labels takes the names of the model's labels, in its order, got {labels!r:.60}: pass {hint}")
 
 
 def longest_padded(length: int, pad_to: int) -> int:
@@ -42,6 +55,11 @@ def longest_padded(length: int, pad_to: int) -> int:
 def check_tokenizer(tokenizer: Any, unit: str, gate: str) -> None:
     """Refuse a tokenizer that makes no batches, or does not find what is gated."""
     name = type(tokenizer).__name__
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise DataError(
+            f"a task on texts takes a tokenizer, got {name}: load the one that was saved with the model, "
+            "AutoTokenizer.from_pretrained(…)"
+        )
     if getattr(tokenizer, "pad_token", None) is None:
         raise DataError(
             f"{name} has no padding token, so texts of different lengths make no batch: "
@@ -79,6 +97,8 @@ def check_text(text: Text) -> None:
         raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
     if not any(part.strip() for part in parts):
         raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
+    if isinstance(text, list) and (empty := [number for number, part in enumerate(parts) if not part]):
+        raise DataError(f"segment {empty[0]} of a text is empty, and would be no unit: leave it out")
     try:
         "".join(parts).encode()
     except UnicodeEncodeError:

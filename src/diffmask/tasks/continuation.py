@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from ..errors import DataError, ModelError
+from ..errors import DataError, ModelError, SettingError
 from ..types import Batch, Categorical, Prediction
 from .checks import check_text
 from .heads import TOKENS, logits_of, written_apart
@@ -100,6 +100,10 @@ def _check_sum(prompt: int, added: int, most: int) -> None:
 def own_continuations(model: Any, tokenizer: Any, prompts: Sequence[Text], tokens: int = 8) -> list[Continued]:
     """Let the model, adapted or not, continue each prompt, always with its likeliest token."""
     writer = model.model if hasattr(model, "sites") else model
+    if not isinstance(tokens, int) or tokens < 1:
+        raise SettingError(f"tokens must be at least 1, got {tokens!r}: it says how many the model writes")
+    if getattr(writer, "generation_config", None) is None:
+        raise ModelError(f"{type(writer).__name__} writes no text: load a model that does, AutoModelForCausalLM")
     if writer.config.is_encoder_decoder:
         raise ModelError(_no_prompt(type(writer).__name__))
     task = NextToken(tokenizer, prompts, prompts)
@@ -145,6 +149,8 @@ def _positions(model: Any) -> int | None:
 
 def in_chat(tokenizer: Any, segments: Iterable[str], **settings: Any) -> list[str]:
     """Put segments into the tokenizer's chat template, whose own words are never gated."""
+    if getattr(tokenizer, "chat_template", None) is None:
+        raise DataError(f"{type(tokenizer).__name__} has no chat template: give its model plain prompts")
     mark = "@@segments@@"
     asked = [{"role": "user", "content": mark}]
     made = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True, **settings)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 
+TEXTS = "diffmask.texts"  # the logger of what is said of single texts
+
 
 class FirstFew(logging.Filter):
     """Lets the first warnings about texts through: of a million that are cut, a few lines tell enough."""
 
     def __init__(self, left: int = 5) -> None:
         super().__init__()
-        self.left, self.logger = left, logging.getLogger("diffmask.tasks.text")
+        self.left, self.logger = left, logging.getLogger(TEXTS)
 
     def filter(self, record: logging.LogRecord) -> bool:
         self.left -= 1

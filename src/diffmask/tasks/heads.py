@@ -53,6 +53,11 @@ def head_of(output: Any, name: str, task: Task) -> Tensor:
         found: Tensor = output[name] if isinstance(output, Mapping) else getattr(output, name)
         return found
     except (AttributeError, KeyError):
+        if type(output) is tuple:
+            raise ModelError(
+                f"{type(task).__name__} reads {name} by its name, and the model gives a tuple: set "
+                "model.config.return_dict = True"
+            ) from None
         has = ", ".join(output) if isinstance(output, Mapping) else type(output).__name__
         raise ModelError(
             f"{type(task).__name__} reads {name}, and the model gives {has}: load the model with the head it was "

@@ -20,8 +20,22 @@ def check_examples(examples: Any) -> None:
     """Refuse what is no list of examples."""
     check_several(examples)
     if not isinstance(examples, Sequence):
-        way = "list(examples)" if hasattr(examples, "__len__") and not isinstance(examples, dict) else "[example]"
-        raise DataError(f"examples must be a list, got {type(examples).__name__}: pass {way}")
+        raise DataError(f"examples must be a list, got {type(examples).__name__}: pass {_as_list(examples)}")
+
+
+def check_numbered(examples: Any) -> None:
+    """Refuse what does not hold its examples under the numbers from 0 on, as lists and data sets do."""
+    check_several(examples)
+    listed = hasattr(examples, "__len__") and hasattr(examples, "__getitem__") and not isinstance(examples, Mapping)
+    if not listed or hasattr(examples, "iloc"):  # pandas looks numbers up in an index
+        raise DataError(f"examples must be a list, got {type(examples).__name__}: pass {_as_list(examples)}")
+
+
+def _as_list(examples: Any) -> str:
+    """Say how to make a list of something."""
+    if hasattr(examples, "columns") or isinstance(examples, Mapping):
+        return "one column, such as list(examples['text'])"
+    return "list(examples)" if hasattr(examples, "__iter__") else "[example]"
 
 
 class Task(ABC):
@@ -46,6 +60,10 @@ class Task(ABC):
 
     def limit(self, units: int) -> None:  # noqa: B027 (most tasks have nothing to cut)
         """Take no more of an example than a model has positions for."""
+
+    def cut(self, example: Any) -> int:
+        """Return how many tokens of an example the model does not take."""
+        return 0
 
     def forget(self) -> None:  # noqa: B027 (most tasks remember nothing)
         """Drop what is remembered of examples that were met, so that a service does not grow with every one."""

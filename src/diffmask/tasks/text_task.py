@@ -20,21 +20,23 @@ from torch.nn.utils.rnn import pad_sequence
 from ..errors import DataError
 from ..types import Batch, Prediction
 from .checks import (
-    check_around,
     check_choice,
+    check_count,
     check_fast,
     check_keep,
     check_length,
+    check_names,
     check_part,
     check_tokenizer,
     longest_padded,
 )
 from .checks import check_text as check_text
-from .task import Task, check_several
+from .few import TEXTS
+from .task import Task, check_numbered
 from .units import Kept as Kept
 from .units import Text, Unit, always_kept, group, held, parts_of, special_ids
 
-log = logging.getLogger(__name__)
+log = logging.getLogger(TEXTS)
 
 LONGEST = 1 << 30
 
@@ -86,10 +88,12 @@ class TextTask(Task):
         check_choice("part to gate", gate, ("all", "first", "second"))
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
-        check_around(around)
+        check_count("around", around, 0)
+        check_count("max_length", LONGEST if max_length is None else max_length, 1)
         check_tokenizer(tokenizer, unit, gate)
-        check_several(train)
-        check_several(validation)
+        check_numbered(train)
+        check_numbered(validation)
+        check_names(labels)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
@@ -139,6 +143,9 @@ class TextTask(Task):
         if key not in self._seen:
             self._seen[key] = self._encode(text)
         return self._seen[key]
+
+    def cut(self, example: Any) -> int:
+        return self.encoded(example).cut
 
     def forget(self) -> None:
         self._seen.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +87,7 @@ def fit(
     and ends with the same weights, with a `cache` up to rounding. The model is as it was, and where it was, when this
     returns.
     """
-    settings = config if isinstance(config, FitConfig) else recipe(config or "default")
+    settings = settings_of(config)
     check_fit(model, task)
     if isinstance(task, TextTask):  # whose batches are padded
         doubt_padding(model, task)
@@ -116,6 +116,7 @@ def fit_alone(model: Adapter, task: Task, settings: FitConfig, directory: Path |
     accelerator, home = accelerate(), model.device
     checkpoint = None if directory is None else directory / CHECKPOINT
     with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())  # a notebook about explanations may have switched gradients off
         stack.enter_context(model.frozen())
         stack.enter_context(model.on(accelerator.device))
         stack.enter_context(model.computing(settings.dtype))
@@ -127,8 +128,22 @@ def fit_alone(model: Adapter, task: Task, settings: FitConfig, directory: Path |
     return Fit(model, task, probe, settings, scores, now.restarts, now.history, run.fingerprint)
 
 
+def settings_of(config: FitConfig | str | None) -> FitConfig:
+    """Return the settings that were given, by themselves or as the name of a recipe."""
+    if isinstance(config, FitConfig):
+        return config
+    if config is not None and not isinstance(config, str):
+        raise SettingError(
+            f"fit takes the name of a recipe or its settings, got {type(config).__name__}: pass e.g. "
+            'recipe("text", margin=0.1, steps=1000)'
+        )
+    return recipe(config or "default")
+
+
 def check_fit(model: Adapter, task: Task) -> None:
     """Refuse what cannot be fitted, before anything runs."""
+    if torch.is_inference_mode_enabled():
+        raise SettingError("a fit learns by gradients, of which torch.inference_mode() knows none: call it outside")
     if not isinstance(model, Adapter):
         raise SettingError(f"fit takes an adapted model, got {type(model).__name__}: pass diffmask.adapt(model)")
     if not isinstance(task, Task):
@@ -143,6 +158,18 @@ def check_fit(model: Adapter, task: Task) -> None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
+    if isinstance(task, TextTask):
+        check_each("training", task.train, task.encoded)
+        check_each("validation", task.validation, task.encoded)
+
+
+def check_each(part: str, examples: Sequence[Any], encode: Callable[[Any], object]) -> None:
+    """Say which text cannot be used; what is encoded here is remembered for the fit."""
+    for number, example in enumerate(examples):
+        try:
+            encode(example)
+        except DataError as error:
+            raise DataError(f"{part} example {number}: {error}") from error
 
 
 def check_patch(model: Adapter, task: Task) -> None:
