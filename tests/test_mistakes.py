@@ -13,7 +13,7 @@ SAID = {
     "series to check": "DataError: examples must be a list, got Series: pass list(examples)",
     "series to explain": "DataError: examples must be a list, got Series: pass list(examples)",
     "frame": "DataError: examples must be a list, got DataFrame: pass one column, such as list(examples['text'])",
-    "dict": "DataError: examples must be a list, got dict: pass one column, such as list(examples['text'])",
+    "dict": "DataError: examples must be a list, got dict: pass [example], or one column",
     "generator": "DataError: examples must be a list, got generator: pass list(examples)",
     "generator to explain": "DataError: examples must be a list, got generator: pass list(examples)",
     "number": "DataError: examples must be a list, got int: pass [example]",

@@ -115,7 +115,7 @@ def test_an_encoder_that_has_a_decoder_is_refused():
     batch = Batch(inputs, torch.ones(1, 6, dtype=torch.bool))
     assert input_part(model.model)[1] is model.model.encoder
     with pytest.raises(
-        ModelError, match=r"BartModel has a decoder that attends to what its encoder reads.*use removal"
+        ModelError, match=r"BartModel does not take one attention mask.*as its decoder attends through.*use removal"
     ):
         run_knocked_out(model, batch, batch.valid)
 

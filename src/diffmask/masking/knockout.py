@@ -71,8 +71,8 @@ def _check_one_part(model: Adapter) -> None:
     where, _ = input_part(model.model)
     if where:
         raise ModelError(
-            f"{type(model.model).__name__} has a decoder that attends to what its encoder reads, for which there is no "
-            "mask per query and key: use removal = baseline"
+            f"{type(model.model).__name__} does not take one attention mask per query and key, which removal = "
+            "knockout needs, as its decoder attends through the same mask: use removal = baseline"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ def check_keep(keep: Any) -> None:
 COUNTED = {"around": "0 or a number of units on each side of a gate's own", "max_length": "a number of tokens"}
 
 
-def check_count(what: str, got: Any, least: int) -> None:
+def check_count(what: str, got: Any, least: float = -math.inf) -> None:
     """Refuse what is no whole number, or too small a one."""
     if not isinstance(got, int) or isinstance(got, bool) or got < least:
         raise SettingError(f"{what} must be {COUNTED[what]}, got {got!r}")

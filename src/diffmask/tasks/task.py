@@ -33,7 +33,9 @@ def check_numbered(examples: Any) -> None:
 
 def _as_list(examples: Any) -> str:
     """Say how to make a list of something."""
-    if hasattr(examples, "columns") or isinstance(examples, Mapping):
+    if isinstance(examples, Mapping):
+        return "[example], or one column, such as list(examples['text'])"
+    if hasattr(examples, "columns"):
         return "one column, such as list(examples['text'])"
     return "list(examples)" if hasattr(examples, "__iter__") else "[example]"
 

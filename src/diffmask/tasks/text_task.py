@@ -89,7 +89,7 @@ class TextTask(Task):
         check_choice("place to ask", ask, ("nowhere", "first", "last"))
         check_keep(keep)
         check_count("around", around, 0)
-        check_count("max_length", LONGEST if max_length is None else max_length, 1)
+        check_count("max_length", LONGEST if max_length is None else max_length)
         check_tokenizer(tokenizer, unit, gate)
         check_numbered(train)
         check_numbered(validation)
