@@ -8,7 +8,16 @@ import pytest
 from transformers import BertConfig, BertModel
 
 from diffmask.errors import DataError
-from diffmask.studies import digits, embedded_probes, needles, question_answering, sentiment, sentiment_figures
+from diffmask.report import TABLES
+from diffmask.studies import (
+    answer_alone,
+    digits,
+    embedded_probes,
+    needles,
+    question_answering,
+    sentiment,
+    sentiment_figures,
+)
 from diffmask.studies.setup import Setup
 from diffmask.tasks import parts_of_speech
 from diffmask.tasks.sst import parse_tree
@@ -126,6 +135,25 @@ def test_question_answering_runs_from_fine_tuning_to_its_result(small_questions,
     figures = result["figures"]["hidden"]
     assert len(figures["sites"]) == SITES and len(figures["examples"][0]["keep"]) == SITES
     assert len(figures["examples"][0]["keep"][0]) == len(figures["examples"][0]["tokens"])
+
+
+@pytest.fixture
+def small_answers(monkeypatch):
+    monkeypatch.setattr(answer_alone, "SMALL", answer_alone.Size(1, 24, 2, reported=2, questions=18))
+
+
+@pytest.mark.slow
+def test_answers_alone_run_from_fine_tuning_to_a_table(small_answers, data, encoder):
+    count, lines, result = run(answer_alone, data, encoder)
+    assert count == 10 and len(lines) == 1 + 10
+    assert {(row["side"], row["measure"], row["seed"]) for row in result["rows"]} == {
+        (*kept, seed) for kept in answer_alone.KEPT for seed in range(2)
+    }
+    alone = [row for row in result["rows"] if row["side"] is None]
+    assert all(row["passage_masked"] == 1 for row in alone)  # the more is kept, the less is masked
+    masked = result["summary"]
+    assert 1 > masked["answer_0_kl_passage_masked"] > masked["answer_3_kl_passage_masked"]
+    assert "| the answer and 3 tokens on each side | the decision |" in TABLES.get("answer-alone")(result)
 
 
 def test_both_studies_say_what_is_missing_before_they_train(small_sentiment, small_questions, data):

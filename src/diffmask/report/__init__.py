@@ -7,6 +7,7 @@ from ..registry import Registry
 TABLES = Registry(
     "table",
     {
+        "answer-alone": "diffmask.report.answer_alone:table",
         "architectures": "diffmask.report.architectures:table",
         "architectures#others": "diffmask.report.architectures:others",
         "attention-cost": "diffmask.report.plain_results:attention_cost",
@@ -31,6 +32,7 @@ TABLES = Registry(
 PICTURES = Registry(
     "picture",
     {
+        "answer-alone": "diffmask.report.plain_results:none",
         "architectures": "diffmask.report.plain_results:none",
         "attention-cost": "diffmask.report.plain_results:none",
         "cifar10": "diffmask.report.cifar10:pictures",

@@ -7,6 +7,7 @@ from ..registry import Registry
 STUDIES = Registry(
     "study",
     {
+        "answer-alone": "diffmask.studies.answer_alone:run",
         "cifar10": "diffmask.studies.cifar10:run",
         "digits": "diffmask.studies.digits:run",
         "embedded-model": "diffmask.studies.embedded_probes:run",
