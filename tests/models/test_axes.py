@@ -129,3 +129,18 @@ def test_a_model_that_showed_no_example_is_refused_with_what_to_give():
     task = TensorTask({"ids": IDS}, torch.ones_like(IDS, dtype=torch.bool), "categorical")
     with pytest.raises(SiteError, match=r"let adapt see that time comes first there, adapt\(model, tokenizer\)"):
         fit(adapt(model), task, recipe(steps=1, batch_size=2, ablation_steps=1))
+
+
+def test_a_grid_that_was_named_by_hand_stays_one():
+    class Maps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(9, 6)  # as many features as there are examples, and rows as positions
+            self.maps = nn.Identity()
+
+        def forward(self, ids):
+            return self.maps(self.embedding(ids).view(6, 4, 6, 1)).flatten(1)
+
+    model = Maps()
+    sites = ["embedding", Site("maps", model.maps, layout="grid")]
+    assert [site.layout for site in adapt(model, sites=sites, example=batch_of()).sites] == ["line", "grid"]

@@ -16,7 +16,6 @@ from ..types import Batch
 from .adapter import Adapter
 from .axes import Layout, Place, declared, layouts, place
 from .echo import echoed
-from .running import reads_twice
 from .sites import Site, capture
 from .structure import blocks_beside, find_sites, in_order_of_calls, named_site
 from .vision import any_image, check_image, laid_out, projection_of
@@ -54,7 +53,7 @@ def adapt(
     if isinstance(sites, str):
         raise SiteError(f"sites takes a list of names, got the string '{sites}': write sites=['{sites}']")
     found = find_sites(model) if sites is None else [named_site(model, site) for site in sites]
-    adapter = _with_axes(Adapter(model, found, blocks_beside(model, found)))
+    adapter = _with_axes(Adapter(model, found, blocks_beside(model, found)), {})
     if projection_of(model) is not None:
         made = any_image(model, processor, interpolate) if processor is not None else None
         return _adapt_to_images(adapter, made, example, found_by_structure=sites is None)
@@ -75,10 +74,10 @@ def adapt(
     return adapter
 
 
-def _with_axes(adapter: Adapter, seen: Mapping[Place, Layout] | None = None) -> Adapter:
-    """Tell the sites, and the blocks between them, which axis is time: as layers declare, or else as was seen."""
+def _with_axes(adapter: Adapter, seen: Mapping[Place, Layout]) -> Adapter:
+    """Tell the sites, and the blocks between them, which axis is time: as was seen, or else as layers declare."""
     both = [declared(site) for site in (*adapter.sites, *adapter.passed)]
-    both = [replace(site, layout=(seen or {}).get(place(site), site.layout)) for site in both]
+    both = [s if s.layout == "grid" else replace(s, layout=seen.get(place(s), s.layout)) for s in both]
     sites, passed = both[: len(adapter.sites)], both[len(adapter.sites) :]
     return Adapter(adapter.model, [echoed(adapter.model, site) for site in sites], passed)
 
@@ -183,6 +182,6 @@ def tell_padding(model: nn.Module, tokenizer: Any) -> None:
 def any_text(model: nn.Module, tokenizer: Any) -> Batch:
     """Make a batch of one short text, to see in which order the model calls its modules."""
     inputs = dict(tokenizer("a text", return_tensors="pt"))
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False) and not reads_twice(model):
-        inputs["decoder_input_ids"] = inputs["input_ids"]
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        inputs["decoder_input_ids"] = inputs["input_ids"]  # as long: a classifier looks for the end of the text there
     return Batch(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
