@@ -21,6 +21,7 @@ from diffmask.explaining.pretrained import from_pretrained
 from diffmask.models.adapting import adapt
 from diffmask.tasks.continuation import in_chat, own_continuations
 from diffmask.tasks.text import TextClassification
+from diffmask.tasks.units import Kept
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
 from tiny_text import TEXTS, make_model, make_tokenizer
@@ -73,6 +74,11 @@ CALLS = {
     "numbers as labels": lambda: task(labels=[0, 1, 2]),
     "dict of labels": lambda: task(labels={0: "bad", 1: "good"}),
     "letters as labels": lambda: task(labels="abc"),
+    "names of any kind": lambda: [task(labels=names) for names in ({0: "a", 1: "b"}.values(), np.array(["a", "b"]))],
+    "numbers of any kind": lambda: explain(EMBEDDED, ["fine"], depth=np.int64(1), batch_size=np.int64(2)),
+    "length of any kind": lambda: task(max_length=np.int64(8)),
+    "empty piece of no unit": lambda: task().units([["a movie", "", "fun"]]),
+    "empty template": lambda: task(unit="segment").units([["a movie", Kept("")]]),
     "no unit": lambda: task(unit=None),
     "length as text": lambda: task(max_length="5"),
     "broken length": lambda: task(max_length=5.5),

@@ -102,9 +102,22 @@ def test_texts_count_from_one_in_every_error(run):
     assert code == 2 and "example 2 was asked about 'positive'" in complaint
 
 
+@pytest.fixture
+def stoppable():
+    """Let SIGTERM stop as Ctrl-C does, as the command line has it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_what_was_told_to_go_on_after_a_hang_up_goes_on(stoppable):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with waiting():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopping_waits_until_what_must_be_whole_is_whole(number):
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command line does
+def test_stopping_waits_until_what_must_be_whole_is_whole(stoppable, number):
     done = False
     with pytest.raises(KeyboardInterrupt), waiting():
         os.kill(os.getpid(), number)

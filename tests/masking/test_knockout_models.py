@@ -175,3 +175,27 @@ def test_a_probe_that_knocks_out_is_fitted_explains_and_is_loaded_again(tmp_path
     one, other = (explain(f, TEXTS[2:])[0] for f in (fitted, loaded))
     assert torch.equal(one.scores, other.scores) and one.verification == other.verification
     assert one.units == tuple(task.units(TEXTS[2:])[0]) and one.verification is not None
+
+
+@pytest.mark.parametrize(
+    "sites",
+    [
+        ["bert.embeddings.word_embeddings", "bert.encoder.layer.0:input"],
+        ["bert.embeddings.word_embeddings", "bert.embeddings"],
+        ["bert.embeddings"],
+        ["bert.encoder.layer.1", "bert.embeddings.word_embeddings"],
+    ],
+)
+def test_sites_between_which_nothing_attends_do_not_make_a_model_causal(sites):
+    model, ids = adapt(make_model("bert"), sites=sites), torch.randint(4, 14, (2, 6))
+    batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
+    with torch.no_grad(), model.frozen():
+        torch.testing.assert_close(run_knocked_out(model, batch, batch.valid).logits, model(batch).logits)
+    assert model.sees_ahead
+
+
+def test_a_model_of_one_site_is_what_its_modules_say():
+    model, ids = adapt(make_model("llama"), sites=["model.layers.1"]), torch.randint(4, 14, (1, 4))
+    batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
+    model.passed = ()
+    assert not sees_ahead(model, batch) and model.sees_ahead is None

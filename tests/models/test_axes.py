@@ -11,9 +11,11 @@ from diffmask.explaining.explain import explain
 from diffmask.models.adapting import adapt
 from diffmask.models.sites import Site, capture, replace, resume
 from diffmask.tasks.tensors import TensorTask
+from diffmask.tasks.text import TextClassification
 from diffmask.training.config import recipe
 from diffmask.training.fit import fit
-from diffmask.types import Batch
+from diffmask.types import Batch, Categorical
+from tiny_text import make_tokenizer
 
 IDS = torch.randint(0, 9, (6, 4), generator=torch.Generator().manual_seed(0))
 
@@ -83,6 +85,40 @@ def test_states_are_replaced_as_in_the_same_model_with_examples_first(pair, put)
     torch.testing.assert_close(*answers)
 
 
+class Padded(nn.Module):
+    """Answers at the mean of what is no padding."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.first, self.embedding, self.answer = first, nn.Embedding(14, 4), nn.Linear(4, 2)
+
+    def forward(self, input_ids, attention_mask, **_):
+        found = self.embedding(input_ids if self.first else input_ids.T)
+        found = (found if self.first else found.transpose(0, 1)).tanh()
+        return self.answer((found * attention_mask.unsqueeze(-1)).sum(1) / attention_mask.sum(1, keepdim=True))
+
+
+@pytest.mark.parametrize("cache", ["off", "memory", "disk"])
+def test_padded_states_are_remembered_as_those_of_the_same_model_with_examples_first(cache):
+    found, tokenizer = [], make_tokenizer()
+    texts = ["a movie", "a fast funny movie .", "fun", "what a movie ?", "enjoyable", "a fast movie", "movie ."]
+    for first in (True, False):
+        torch.manual_seed(0)
+        model = Padded(first)
+        task = AsTuple(tokenizer, texts, texts[:3])
+        config = recipe("text", steps=6, batch_size=2, ablation_steps=2, hidden=4, cache=cache, kind="hidden")
+        fitted = fit(adapt(model, tokenizer, sites=["embedding"]), task, config)
+        found.append(torch.cat([e.scores.flatten() for e in explain(fitted, texts)]))
+    torch.testing.assert_close(*found)
+
+
+class AsTuple(TextClassification):
+    """Reads a model that gives its logits alone."""
+
+    def read(self, output, batch):
+        return {"label": Categorical(output)}
+
+
 @pytest.mark.parametrize("cache", ["off", "memory", "disk"])
 @pytest.mark.parametrize("named", [None, ["embedding", "last"]], ids=["all sites", "some sites"])
 def test_probes_are_those_of_the_same_model_with_examples_first(pair, cache, named):
@@ -144,3 +180,9 @@ def test_a_grid_that_was_named_by_hand_stays_one():
     model = Maps()
     sites = ["embedding", Site("maps", model.maps, layout="grid")]
     assert [site.layout for site in adapt(model, sites=sites, example=batch_of()).sites] == ["line", "grid"]
+
+
+def test_a_layer_with_an_attention_of_its_own_is_laid_out_as_usual():
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+    layer.self_attn = nn.Identity()
+    assert adapt(nn.Sequential(nn.Embedding(9, 4), layer), sites=["0", "1"]).sites[1].layout == "line"

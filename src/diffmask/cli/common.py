@@ -117,7 +117,8 @@ def waiting() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in STOPS}
+    heard = [number for number in STOPS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in heard}
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, TypeVar
 
 import torch
@@ -50,7 +51,7 @@ def broken_rows(prediction: Prediction) -> dict[str, Tensor]:
 def chunks(fitted: Fit, examples: Sequence[Any], batch_size: int) -> Iterator[tuple[Chunk, Batch]]:
     """Go through all examples, batch by batch on the model's device, in the order that costs least padding."""
     check_examples(examples)
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if not isinstance(batch_size, Integral) or batch_size < 1:
         raise SettingError(f"batch_size must be at least 1, got {batch_size}")
     if len(examples) == 0:
         raise DataError("there is nothing to explain: no examples were given")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -205,7 +206,7 @@ def check_depth(probe: Probe, depth: int | str) -> int:
         if depth not in probe.site_names:
             raise SettingError(unknown("depth", depth, probe.site_names))
         return probe.site_names.index(depth)
-    if not isinstance(depth, int):
+    if not isinstance(depth, Integral):
         raise SettingError(f"depth must be a number or the name of a site, got {depth!r}")
     if not -probe.depth_count <= depth < probe.depth_count:
         raise SettingError(

@@ -13,6 +13,7 @@ from torch import nn
 from ..errors import ModelError, SettingError, StorageError
 from ..models.adapter import Adapter
 from ..models.adapting import adapt, check_padding, tell_padding
+from ..models.fingerprint import class_name
 from ..models.hub import Place, fetch
 from ..models.pretrained import has_processor, load_model, load_processor
 from ..registry import unknown
@@ -27,6 +28,7 @@ from .embedded import KINDS, load_embedded
 
 EMBEDDED = "embedded"
 MOVED = "with model=… or --model"
+SHARDED = "FSDP"  # which earlier records have before the class of a model that was fitted in parts
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
@@ -97,8 +99,10 @@ def _embedded(name: str, strict: bool) -> Fit:
 
 def _check_class(name: str, architecture: str | None, model: Any) -> None:
     """Refuse a model of another class before its sites are looked for."""
-    given = type(model.model if isinstance(model, Adapter) else model).__name__
-    if isinstance(model, nn.Module | Adapter) and architecture is not None and given != architecture:
+    if not isinstance(model, nn.Module | Adapter) or architecture is None:
+        return
+    given = class_name(model.model if isinstance(model, Adapter) else model)
+    if given != architecture.removeprefix(SHARDED):
         raise StorageError(f"{name} belongs to a {architecture}, got a {given}: give the model it was fitted to")
 
 

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from ..errors import ModelError
 from ..models.adapter import Adapter
 from ..models.ahead import sees_ahead
-from ..models.structure import input_part
+from ..models.running import decoder_of
 from ..types import Batch
 
 
@@ -68,8 +68,7 @@ def _check_windows(model: Adapter, count: int) -> None:
 
 def _check_one_part(model: Adapter) -> None:
     """Refuse encoders with a decoder, which looks at what they read through the same mask and is no part of it."""
-    where, _ = input_part(model.model)
-    if where:
+    if decoder_of(model.model) is not None:
         raise ModelError(
             f"{type(model.model).__name__} does not take one attention mask per query and key, which removal = "
             "knockout needs, as its decoder attends through the same mask: use removal = baseline"

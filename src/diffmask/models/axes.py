@@ -20,7 +20,7 @@ def declared(site: Site) -> Site:
     if site.layout != "line" or not isinstance(site.module, OWN_AXES):
         return site
     told = site.module if isinstance(site.module, nn.RNNBase) else site.module.self_attn
-    return site if told.batch_first else replace(site, layout="time")
+    return site if getattr(told, "batch_first", True) else replace(site, layout="time")
 
 
 def layouts(states: States, shape: Sequence[int]) -> dict[Place, Layout]:

@@ -14,7 +14,7 @@ INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by
 
 def fingerprint_of(model: nn.Module) -> str:
     """Hash the class and the weights."""
-    digest = hashlib.sha256(_class_name(model).encode())
+    digest = hashlib.sha256(class_name(model).encode())
     for name, tensor in sorted(model.state_dict().items()):
         if isinstance(tensor, Tensor):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
@@ -29,7 +29,7 @@ def vocabulary_of(tokenizer: Any) -> str | None:
     return hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()[:16]
 
 
-def _class_name(model: nn.Module) -> str:
+def class_name(model: nn.Module) -> str:
     """Return the name of a model's own class: to shard a model is to give it a subclass."""
     names = [kind.__name__ for kind in type(model).__mro__]
     return names[2] if names[1] == "FSDPModule" else names[0]

@@ -65,10 +65,22 @@ def writes_apart(model: nn.Module) -> bool:
     return output is not None and output() is not None
 
 
+def decoder_of(model: nn.Module) -> nn.Module | None:
+    """Return the decoder of a model that has an encoder too; None of any other.
+
+    What only borrows the configuration of one answers with itself, or with something around its encoder.
+    """
+    both = hasattr(model, "get_encoder") and hasattr(model, "get_decoder")
+    if not both or not getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return None
+    encoder, decoder = model.get_encoder(), model.get_decoder()  # type: ignore[operator]
+    found = isinstance(decoder, nn.Module) and all(part is not encoder for part in decoder.modules())
+    return decoder if found else None
+
+
 def reads_twice(model: nn.Module) -> bool:
     """Say whether a model reads a text in its encoder and again in its decoder, to say what kind of text it is."""
-    has_both = getattr(getattr(model, "config", None), "is_encoder_decoder", False) and hasattr(model, "get_decoder")
-    return bool(has_both) and not writes_apart(model)
+    return decoder_of(model) is not None and not writes_apart(model)
 
 
 def _said(model: nn.Module, name: str) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 from ..errors import DataError, SettingError
@@ -29,18 +30,20 @@ COUNTED = {"around": "0 or a number of units on each side of a gate's own", "max
 
 def check_count(what: str, got: Any, least: float = -math.inf) -> None:
     """Refuse what is no whole number, or too small a one."""
-    if not isinstance(got, int) or isinstance(got, bool) or got < least:
+    if not isinstance(got, Integral) or isinstance(got, bool) or got < least:
         raise SettingError(f"{what} must be {COUNTED[what]}, got {got!r}")
 
 
-def check_names(labels: Any) -> None:
-    """Refuse what are no names of labels, in an order."""
+def names_of(labels: Any) -> list[str] | None:
+    """Return the names of labels in their order, refusing what are none."""
     if labels is None:
-        return
-    listed = isinstance(labels, Sequence) and not isinstance(labels, str)
-    if not listed or not all(isinstance(label, str) for label in labels):
+        return None
+    listed = isinstance(labels, Iterable) and not isinstance(labels, str | Mapping)
+    names: list[Any] = list(labels) if listed else [None]
+    if not all(isinstance(name, str) for name in names):
         hint = "list(id2label.values())" if isinstance(labels, Mapping) else "e.g. ['negative', 'positive']"
         raise DataError(f"labels takes the names of the model's labels, in its order, got {labels!r:.60}: pass {hint}")
+    return names
 
 
 def longest_padded(length: int, pad_to: int) -> int:
@@ -98,8 +101,6 @@ def check_text(text: Text) -> None:
         raise DataError(f"a text must be a string, a pair of strings or a list of segments, got {text!r}")
     if not any(part.strip() for part in parts):
         raise DataError("a text is empty: there is nothing to explain in it; filter such texts out of the data")
-    if isinstance(text, list) and (empty := [number for number, part in enumerate(parts) if not part]):
-        raise DataError(f"segment {empty[0]} of a text is empty, and would be no unit: leave it out")
     try:
         "".join(parts).encode()
     except UnicodeEncodeError:
@@ -108,6 +109,13 @@ def check_text(text: Text) -> None:
         raise DataError(
             f"Kept marks a segment of a list, got {text!r}: write [Kept(…), …], or gate one part of a pair with gate"
         )
+
+
+def check_segments(text: Text) -> None:
+    """Refuse an empty segment that would be a unit, which no token could belong to."""
+    if isinstance(text, list) and not all(piece or isinstance(piece, Kept) for piece in text):
+        number = next(number for number, piece in enumerate(text) if not piece and not isinstance(piece, Kept))
+        raise DataError(f"segment {number} of a text is empty, and would be no unit: leave it out")
 
 
 def check_part(text: Text, gate: str) -> None:

@@ -162,4 +162,4 @@ def in_chat(tokenizer: Any, segments: Iterable[str], **settings: Any) -> list[st
     before, after = made.split(mark)
     begin = tokenizer.bos_token if tokenizer("")["input_ids"][:1] == [tokenizer.bos_token_id] else None
     before = before.removeprefix(begin) if begin else before  # the tokenizer adds it itself
-    return [Template(before), *segments, Template(after)]
+    return [*([Template(before)] if before else []), *segments, *([Template(after)] if after else [])]

@@ -25,12 +25,13 @@ from .checks import (
     check_fast,
     check_keep,
     check_length,
-    check_names,
     check_part,
+    check_segments,
+    check_text,
     check_tokenizer,
     longest_padded,
+    names_of,
 )
-from .checks import check_text as check_text
 from .few import TEXTS
 from .task import Task, check_numbered
 from .units import Kept as Kept
@@ -93,14 +94,13 @@ class TextTask(Task):
         check_tokenizer(tokenizer, unit, gate)
         check_numbered(train)
         check_numbered(validation)
-        check_names(labels)
         self.tokenizer, self.train, self.validation = tokenizer, train, validation
         # A tokenizer that knows no limit says 10^30, which is no number of tokens.
         self.max_length = min(LONGEST if max_length is None else max_length, tokenizer.model_max_length, LONGEST)
         check_length(tokenizer, self.max_length, self.pairs)
         self.max_length = longest_padded(self.max_length, pad_to)
         self.unit, self.keep, self.gate = unit, frozenset(word.lower() for word in keep), gate
-        self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, labels
+        self.strict, self.gate_special, self.ask, self.labels = strict, gate_special, ask, names_of(labels)
         self.around, self.pad_to = around, pad_to
         self._special = special_ids(tokenizer)
         self._seen: dict[Any, Encoded] = {}
@@ -153,6 +153,8 @@ class TextTask(Task):
     def _encode(self, text: Text) -> Encoded:
         check_text(text)
         check_part(text, self.gate)
+        if self.unit == "segment":
+            check_segments(text)
         if isinstance(text, list) and any(isinstance(piece, Kept) for piece in text):
             check_fast(self.tokenizer, "Kept")
         wanted = {"return_attention_mask": True, "return_special_tokens_mask": True}  # not every tokenizer's own wish

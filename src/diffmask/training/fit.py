@@ -16,6 +16,7 @@ from ..gates.probe import Probe
 from ..models.adapter import Adapter
 from ..models.adapting import check_tokenizer, doubt_tokenizer
 from ..models.pretrained import labels_of
+from ..models.running import reads_twice
 from ..models.vision import projection_of
 from ..objective.divergence import divergence
 from ..tasks.images import ImageClassification
@@ -90,7 +91,10 @@ def fit(
     settings = settings_of(config)
     check_fit(model, task)
     if isinstance(task, TextTask):  # whose batches are padded
+        check_each("training", task.train, task.encoded)
+        check_each("validation", task.validation[: settings.validation_limit], task.encoded)
         doubt_padding(model, task)
+    doubt_reading(model, settings)
     place = None if directory is None else Path(directory)
     if settings.probe.members > 1:
         from .committee import fit_committee  # which needs this file
@@ -158,9 +162,6 @@ def check_fit(model: Adapter, task: Task) -> None:
         task.limit(positions)
     if len(task.train) == 0 or len(task.validation) == 0:
         raise DataError("a fit needs at least one training and one validation example")
-    if isinstance(task, TextTask):
-        check_each("training", task.train, task.encoded)
-        check_each("validation", task.validation, task.encoded)
 
 
 def check_each(part: str, examples: Sequence[Any], encode: Callable[[Any], object]) -> None:
@@ -182,6 +183,17 @@ def check_patch(model: Adapter, task: Task) -> None:
         raise SettingError(
             f"the task cuts images into patches of {cut[0]}×{cut[1]} pixels, and {type(model.model).__name__} into "
             f"{own[0]}×{own[1]}: pass patch=adapt(model).patch to the task"
+        )
+
+
+def doubt_reading(model: Adapter, settings: FitConfig) -> None:
+    """Warn where a decoder reads the text again, and what is masked leaves that reading as it is."""
+    masked = model.sites if settings.probe.kind == "hidden" else model.sites[:1]
+    if reads_twice(model.model) and (sites := [site.name for site in masked if site.echo is None]):
+        log.warning(
+            "%s reads the text again in its decoder: what is dropped at %s can still be read there; an explanation of "
+            "its inputs, kind input from the embeddings on, drops it in both",
+            *(type(model.model).__name__, ", ".join(sites)),
         )
 
 

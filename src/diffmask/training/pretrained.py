@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DiffMaskError, SettingError, StorageError
+from ..models.fingerprint import class_name
 from ..models.hub import hub_name, import_hub
 from ..provenance import versions
 from ..settings import to_dict
@@ -66,7 +67,7 @@ def _base(fitted: Fit, name: str | None, revision: str | None) -> dict[str, Any]
         "local": local,
         "tokenizer": getattr(getattr(fitted.task, "tokenizer", None), "name_or_path", None) or None,
         "fingerprint": fitted.fingerprint,
-        "architecture": type(model).__name__,
+        "architecture": class_name(model),
         "dtype": str(fitted.model.dtype).removeprefix("torch."),
         "sites": list(fitted.probe.site_names),
     }
