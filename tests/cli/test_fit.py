@@ -17,25 +17,11 @@ from safetensors.torch import load_file
 
 from diffmask.cli import common
 from diffmask.cli import fit as fit_command
-from diffmask.cli.main import main
 from diffmask.training.bar import Bar
 from saved_models import TEXTS, save_model
 from tiny_vision import build
 
 SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line in this process, and return code, output and complaints."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["diffmask", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        return done.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture(scope="module")

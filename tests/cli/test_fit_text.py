@@ -1,28 +1,13 @@
 """`diffmask fit` on text models that need care: told what they lack, or refused before anything is written."""
 
 import json
-import sys
 
 import pytest
 
-from diffmask.cli.main import main
 from saved_models import TEXTS, save_model
 from tiny_text import make_causal_classifier, make_model, make_tokenizer
 
 SHORT = ["--steps", "2", "--batch-size", "4", "--margin", "1.0"]
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line in this process, and return code, output and complaints."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["diffmask", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        return done.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

@@ -3,35 +3,25 @@
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
 from diffmask.cli.common import check_place, waiting
-from diffmask.cli.main import main
 from diffmask.errors import StorageError
 
 LONG = "good movie " * 100
 ROWS = "text\na good film\na dull one\n"
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run the command line in an empty directory, and return code, output and complaints."""
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Work in an empty directory."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["diffmask", *map(str, arguments)])
-        with pytest.raises(SystemExit) as done:
-            main()
-        return done.value.code or 0, *capsys.readouterr()
-
-    return run
-
 
 @pytest.fixture
-def table(run, tmp_path):
+def table(tmp_path):
     """A table, and another name for it."""
     (tmp_path / "rows.csv").write_text(ROWS)
     (tmp_path / "other.jsonl").symlink_to(tmp_path / "rows.csv")

@@ -199,3 +199,26 @@ def test_a_model_of_one_site_is_what_its_modules_say():
     batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
     model.passed = ()
     assert not sees_ahead(model, batch) and model.sees_ahead is None
+
+
+def test_a_block_that_is_run_again_and_again_is_no_two_ends():
+    """Replaced at each of its calls, it would start anew, and every position would change."""
+
+    class Again(torch.nn.Module):
+        is_causal = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.block = torch.nn.Embedding(14, 3), torch.nn.Linear(3, 3)
+
+        def forward(self, input_ids, attention_mask):
+            state = self.embed(input_ids)
+            for _ in range(3):
+                state = self.block(state.cumsum(1)).tanh()
+            return state
+
+    torch.manual_seed(0)
+    model, ids = adapt(Again(), sites=["block"]), torch.randint(4, 14, (1, 4))
+    model.passed = ()
+    batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
+    assert not sees_ahead(model, batch) and model.sees_ahead is None

@@ -185,8 +185,9 @@ def _about(fitted: Fit) -> dict[str, list[Any]]:
 
 def _own(task: Task, example: Any, check: Verification | None, about: dict[str, Any]) -> dict[str, Any]:
     """Add what is said of one example alone to what all explanations share."""
-    cut, names = task.cut(example), {} if check is None else _names(task, example, check)
-    return {**about, **({"cut": cut} if cut else {}), **({"labels": names} if names else {})}
+    own = {"cut": task.cut(example), "labels": {} if check is None else _names(task, example, check)}
+    own = {name: said for name, said in own.items() if said}
+    return {**about, **own} if own else about  # which most share, and a million would otherwise copy
 
 
 def _names(task: Task, example: Any, check: Verification) -> dict[str, str]:
