@@ -209,16 +209,24 @@ def test_a_block_that_is_run_again_and_again_is_no_two_ends():
 
         def __init__(self) -> None:
             super().__init__()
-            self.embed, self.block = torch.nn.Embedding(14, 3), torch.nn.Linear(3, 3)
+            self.embed, self.layers = torch.nn.Embedding(14, 3), torch.nn.ModuleList([Layer(), Layer()])
 
         def forward(self, input_ids, attention_mask):
             state = self.embed(input_ids)
             for _ in range(3):
-                state = self.block(state.cumsum(1)).tanh()
+                state = self.layers[1](state)
             return state
 
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 3)
+
+        def forward(self, state):
+            return self.mix(state.cumsum(1)).tanh()
+
     torch.manual_seed(0)
-    model, ids = adapt(Again(), sites=["block"]), torch.randint(4, 14, (1, 4))
+    model, ids = adapt(Again(), sites=["layers.1"]), torch.randint(4, 14, (1, 4))
     model.passed = ()
     batch = Batch({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, torch.ones_like(ids).bool())
     assert not sees_ahead(model, batch) and model.sees_ahead is None

@@ -8,6 +8,8 @@ from torch import nn
 
 from diffmask.errors import SiteError
 from diffmask.explaining.explain import explain
+from diffmask.masking.copies import Copies
+from diffmask.masking.recurrent import last_states
 from diffmask.models.adapting import adapt
 from diffmask.models.sites import Site, capture, replace, resume
 from diffmask.tasks.tensors import TensorTask
@@ -186,3 +188,23 @@ def test_a_layer_with_an_attention_of_its_own_is_laid_out_as_usual():
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
     layer.self_attn = nn.Identity()
     assert adapt(nn.Sequential(nn.Embedding(9, 4), layer), sites=["0", "1"]).sites[1].layout == "line"
+
+
+def test_an_example_of_as_many_positions_as_examples_tells_nothing(pair):
+    assert {site.layout for site in adapt(pair[0], example=batch_of(IDS[:4])).sites} == {"line"}
+
+
+def test_sets_are_run_on_from_the_last_state_as_one_by_one():
+    """Where only the last state of a recurrent layer counts, one embedding of a text stands for all its sets."""
+
+    class Last(Answer):
+        def forward(self, ids):
+            return self.answer(self.layers(self.embedding(ids.T))[0][-1])
+
+    torch.manual_seed(0)
+    model = adapt(Last(False, recurrent(False), 6).eval(), example=batch_of())
+    sets = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    one, all_three = (Copies(model, batch_of(), 0, "embedding", torch.zeros(4), count) for count in (1, 3))
+    with torch.no_grad(), model.frozen():
+        view = last_states(one)[0]
+        torch.testing.assert_close(view.run(view.tree.states(sets), view.copies(3)), all_three.run(sets))
